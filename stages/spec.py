@@ -1,0 +1,66 @@
+"""What a stage's process is told (SPEC.json), and what it says while it works (JSONL events)."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+EVENTS_FD = "POSTTRAIN_EVENTS_FD"
+
+
+class Runtime(BaseModel):
+    """How a stage runs; never what it computes, so none of it enters the key. Recorded as provenance.
+
+    Threads can change the last bits of a float sum, so a half-done stage resumes only under the runtime it
+    began with.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    threads: int = Field(2, ge=1, description="torch threads of a stage's process")
+    gpus: int = Field(0, ge=0, description="processes started by torchrun when above 1")
+    python: str | None = Field(None, description="interpreter of the stage's process; None is this one")
+    save_every_s: float = Field(15.0, gt=0, description="seconds between two step checkpoints")
+    micro_batch_rows: int = Field(256, ge=1, description="rows of one forward pass in training")
+    sample_batch_rows: int = Field(512, ge=1, description="rows decoded together")
+    verifier_workers: int = Field(1, ge=1)
+    verifier_deadline_s: float = Field(10.0, gt=0, description="wall-clock backstop for one verdict")
+
+
+class StageSpec(BaseModel):
+    """SPEC.json: everything that the process of one stage attempt needs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stage: str
+    node: str
+    attempt: int
+    params: dict[str, Any]
+    runtime: Runtime
+    inputs: dict[str, Path]
+    work: Path
+    out: Path
+
+
+class EventKind(StrEnum):
+    STARTED = "started"
+    RESUMED = "resumed"  # step
+    PROGRESS = "progress"  # step, total, unit
+    METRICS = "metrics"  # step and scalars
+    NOTICE = "notice"  # text: a fallback, a warning, an alarm
+    FAILED = "failed"  # error, message, breach?
+
+
+class Event(BaseModel):
+    """One line of the event stream."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: EventKind
+    step: int | None = None
+    total: int | None = None
+    unit: str | None = None
+    text: str | None = None
+    error: str | None = None
+    scalars: dict[str, float | int | str | None] = Field(default_factory=dict)
