@@ -1,0 +1,32 @@
+"""The elite archive: one verified answer for each (prompt, strategy) that the frozen base can still reach."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
+from stages.engines.params import EngineParams, Sampling
+
+
+class ArchiveParams(StageParams):
+    """A prompt is sampled in rounds until `patience` rounds in a row brought it no new strategy."""
+
+    expected_seconds: ClassVar[float] = 40
+
+    domain: str = "sql"
+    prompts: int | None = Field(200, ge=1, description="training prompts that get an archive; None is all")
+    samples_per_round: int = Field(16, ge=1)
+    patience: int = Field(2, ge=1, description="rounds without a new strategy after which a prompt is done")
+    max_rounds: int = Field(6, ge=1)
+    prompts_per_part: int = Field(25, ge=1, description="what a kill can cost")
+    sampling: Sampling = Sampling()
+    engine: EngineParams = EngineParams()
+
+
+STAGE = Declaration(
+    name="archive",
+    version=1,
+    params=ArchiveParams,
+    inputs={"base": CHECKPOINT, "prompts": dataset("prompts/1"), "domain": FILES},
+    outputs={"archive": dataset("elite_archive/1"), "rollouts": dataset("rollouts/1"), "curve": FILES},
+)

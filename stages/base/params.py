@@ -1,0 +1,42 @@
+"""The base model: pre-trained here on a mixture in which strategies are skewed and many answers are wrong."""
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
+from stages.engines.params import ModelShape, OptimizerParams
+
+
+class Mixture(BaseModel):
+    """What a pre-training row shows.
+
+    `random_slot_share`: rows whose slot is a random token string; without them a small Llama cannot copy a value
+    that it has not seen. `strategy_skew`: a strategy's weight is `skew ** rank`, so that the base has favourites.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    random_slot_share: float = Field(0.5, ge=0, le=1)
+    wrong_share: float = Field(0.3, ge=0, lt=1)
+    strategy_skew: float = Field(0.6, gt=0, le=1)
+    second_reading_share: float = Field(0.4, ge=0, le=1)
+
+
+class BaseParams(StageParams):
+    expected_seconds: ClassVar[float] = 170
+
+    shape: ModelShape = ModelShape()
+    mixture: Mixture = Mixture()
+    steps: int = Field(1000, ge=1)
+    rows_per_step: int = Field(64, ge=1)
+    optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-3, warmup_steps=50)
+
+
+STAGE = Declaration(
+    name="base",
+    version=1,
+    params=BaseParams,
+    inputs={"prompts": dataset("prompts/1"), "domain": FILES, "tokenizer": FILES},
+    outputs={"checkpoint": CHECKPOINT},
+)

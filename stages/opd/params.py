@@ -1,0 +1,60 @@
+"""On-policy distillation until its validation stops rising; never together with a task reward."""
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
+from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule, TrainerParams
+
+
+class PlateauParams(BaseModel):
+    """When distillation has given what it can; see stages/estimators/plateau.py."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    evaluate_every: int = Field(8, ge=1, description="steps between two validations")
+    prompts: int = Field(64, ge=2, description="validation prompts, the same ones each time")
+    samples: int = Field(8, ge=1, description="samples a prompt; the score is their mean reward")
+    delta: float = Field(0.01, ge=0)
+    patience: int = Field(3, ge=1, description="validations without a gain")
+    min_steps: int = Field(16, ge=0)
+
+
+class OpdParams(StageParams):
+    expected_seconds: ClassVar[float] = 60
+
+    domain: str = "sql"
+    max_steps: int = Field(80, ge=1)
+    prompts_per_step: int = Field(64, ge=1)
+    plateau: PlateauParams = PlateauParams()
+    sampling: Sampling = Sampling()
+    engine: EngineParams = EngineParams()
+    trainer: TrainerParams = TrainerParams()
+    optimizer: OptimizerParams = OptimizerParams(
+        learning_rate=5e-4, warmup_steps=5, schedule=Schedule.CONSTANT
+    )
+
+    @model_validator(mode="after")
+    def _steps_fit(self) -> "OpdParams":
+        if self.plateau.min_steps > self.max_steps:
+            raise ValueError("plateau.min_steps must not exceed max_steps")
+        if not self.sampling.full_support:
+            raise ValueError(
+                "opd compares full distributions: set sampling.top_p to 1 and sampling.top_k to 0"
+            )
+        return self
+
+
+STAGE = Declaration(
+    name="opd",
+    version=1,
+    params=OpdParams,
+    inputs={
+        "policy": CHECKPOINT,
+        "teacher": CHECKPOINT,
+        "prompts": dataset("prompts/1"),
+        "domain": FILES,
+    },
+    outputs={"checkpoint": CHECKPOINT, "switch": FILES},
+)

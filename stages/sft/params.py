@@ -1,0 +1,27 @@
+"""Supervised fine-tuning on one reference answer per question, as real data sets have it."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
+from stages.engines.params import OptimizerParams, TrainerParams
+
+
+class SftParams(StageParams):
+    expected_seconds: ClassVar[float] = 20
+
+    domain: str = "sql"
+    steps: int = Field(60, ge=1)
+    rows_per_step: int = Field(32, ge=1)
+    trainer: TrainerParams = TrainerParams()
+    optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-4)
+
+
+STAGE = Declaration(
+    name="sft",
+    version=1,
+    params=SftParams,
+    inputs={"policy": CHECKPOINT, "prompts": dataset("prompts/1"), "domain": FILES},
+    outputs={"checkpoint": CHECKPOINT, "examples": dataset("sft_examples/1")},
+)
