@@ -1,4 +1,4 @@
-"""What a stage gets to work with: inputs, an output folder, a work folder that survives crashes, seeds, events.
+"""What a stage gets to work with: inputs, an output folder, a work folder that survives crashes, events.
 
 A stage's loop is `for step in ctx.steps(total, state)`: it restores the last saved step, saves at step
 boundaries, reports progress, and stops at a boundary when the process was asked to.
@@ -51,7 +51,9 @@ class StageContext(Generic[P]):
         self.work = spec.work
         self._inputs = spec.inputs
         self._out = spec.out
-        self._events = os.fdopen(int(os.environ[EVENTS_FD]), "w", buffering=1) if EVENTS_FD in os.environ else None
+        self._events = (
+            os.fdopen(int(os.environ[EVENTS_FD]), "w", buffering=1) if EVENTS_FD in os.environ else None
+        )
         self._stop_asked = False
         self._saved_at = time.monotonic()
 
@@ -70,7 +72,7 @@ class StageContext(Generic[P]):
         return folder
 
     def seed(self, *labels: str | int) -> int:
-        """A 63-bit seed for one purpose, independent of what was drawn before and of the step resumed from."""
+        """A 63-bit seed for one purpose, whatever was drawn before and whichever step was resumed from."""
         text = json.dumps([self.params.seed, *labels])
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -150,7 +152,7 @@ class StageContext(Generic[P]):
         self.emit(EventKind.NOTICE, text=text)
 
     def log(self, step: int, **scalars: float | int | str | None) -> None:
-        """Metrics of a finished step: to `metrics.jsonl`, which is committed beside the outputs, and as an event."""
+        """Metrics of a finished step: an event, and a line of the `metrics.jsonl` that is committed."""
         with self._metrics_file.open("a") as file:
             file.write(json.dumps({"step": step, **scalars}) + "\n")
         self.emit(EventKind.METRICS, step=step, scalars=scalars)

@@ -11,8 +11,9 @@ from stages.engines.params import ModelShape, OptimizerParams
 class Mixture(BaseModel):
     """What a pre-training row shows.
 
-    `random_slot_share`: rows whose slot is a random token string; without them a small Llama cannot copy a value
-    that it has not seen. `strategy_skew`: a strategy's weight is `skew ** rank`, so that the base has favourites.
+    `random_slot_share`: rows whose slot is a random token string; without them a small Llama cannot copy
+    a value that it has not seen. `strategy_skew`: a strategy's weight is `skew ** rank`, so that the base
+    has favourites.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,0 +1,99 @@
+"""Token rows as tensors: padded, shifted for next-token prediction, split into micro-batches by length."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import BoolTensor, LongTensor, Tensor
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """`B` rows, right-padded to `T + 1` tokens.
+
+    Position t of everything [B, T] is about predicting token t + 1. `rows_B` are the rows' places in the
+    batch that this one was cut from.
+    """
+
+    input_BT: LongTensor
+    target_BT: LongTensor
+    attention_BT: LongTensor
+    mask_BT: BoolTensor  # the targets that the loss may see
+    rows_B: LongTensor
+
+    def take(self, values_BT: Tensor) -> Tensor:
+        """This micro-batch's part of per-token values of the whole batch."""
+        return values_BT[self.rows_B, : self.mask_BT.shape[1]]
+
+    @property
+    def target_count(self) -> int:
+        return int(self.mask_BT.sum())
+
+    def micro_batches(self, rows: int) -> Iterator["TokenBatch"]:
+        """Parts of at most `rows` rows, of similar length, each cut to its longest row."""
+        lengths_B = self.attention_BT.sum(1)
+        order_B = torch.argsort(lengths_B, stable=True)
+        for part_B in order_B.split(rows):
+            width = int(lengths_B[part_B].max())
+            yield TokenBatch(
+                input_BT=self.input_BT[part_B, :width],
+                target_BT=self.target_BT[part_B, :width],
+                attention_BT=self.attention_BT[part_B, :width],
+                mask_BT=self.mask_BT[part_B, :width],
+                rows_B=self.rows_B[part_B],
+            )
+
+
+def token_batch(
+    tokens: Sequence[Sequence[int]], loss_mask: Sequence[Sequence[int]], pad_id: int
+) -> TokenBatch:
+    """Rows of token ids with a 0/1 mask of the same length: which tokens are to be predicted.
+
+    Raises ValueError on a row that is too short or whose mask has another length.
+    """
+    width = max(len(row) for row in tokens)
+    if width < 2:
+        raise ValueError("a row needs two tokens: one to predict from, one to predict")
+    padded_BT = torch.full((len(tokens), width), pad_id, dtype=torch.long)
+    mask_BT = torch.zeros((len(tokens), width), dtype=torch.bool)
+    attention_BT = torch.zeros((len(tokens), width), dtype=torch.long)
+    for row, (ids, mask) in enumerate(zip(tokens, loss_mask, strict=True)):
+        if len(ids) != len(mask):
+            raise ValueError(f"row {row} has {len(ids)} tokens and a loss mask of {len(mask)}")
+        padded_BT[row, : len(ids)] = torch.tensor(ids)
+        mask_BT[row, : len(ids)] = torch.tensor(mask, dtype=torch.bool)
+        attention_BT[row, : len(ids)] = 1
+    return TokenBatch(
+        input_BT=padded_BT[:, :-1],  # type: ignore[arg-type]  # torch's stubs lose the subtype on slices
+        target_BT=padded_BT[:, 1:],  # type: ignore[arg-type]
+        attention_BT=attention_BT[:, 1:],  # type: ignore[arg-type]
+        mask_BT=mask_BT[:, 1:],  # type: ignore[arg-type]
+        rows_B=torch.arange(len(tokens)),  # type: ignore[arg-type]
+    )
+
+
+def completion_batch(
+    prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], pad_id: int
+) -> TokenBatch:
+    """Prompt and completion rows; only completion tokens are targets."""
+    return token_batch(
+        [[*prompt, *completion] for prompt, completion in zip(prompts, completions, strict=True)],
+        [
+            [0] * len(prompt) + [1] * len(completion)
+            for prompt, completion in zip(prompts, completions, strict=True)
+        ],
+        pad_id,
+    )
+
+
+def align_to_targets(batch: TokenBatch, values: Sequence[Sequence[float]]) -> Tensor:
+    """Per-completion-token values [row][token] -> [B, T], in the places of the row's targets, else 0."""
+    aligned_BT = torch.zeros(batch.mask_BT.shape)
+    aligned_BT[batch.mask_BT] = torch.tensor([value for row in values for value in row])
+    return aligned_BT
+
+
+def target_logprobs_BT(logits_BTV: Tensor, batch: TokenBatch) -> Tensor:
+    """Log-probability of each target under the logits, 0 where there is none."""
+    picked_BT = logits_BTV.gather(-1, batch.target_BT.unsqueeze(-1)).squeeze(-1)
+    return torch.where(batch.mask_BT, picked_BT - logits_BTV.logsumexp(-1), 0.0)

@@ -1,0 +1,165 @@
+"""Rollouts with transformers: one prefill a prompt, finished rows leave the batch, seeds a row of its own.
+
+A sample is drawn by inverse CDF from uniforms that belong to (seed, prompt, sample), so the batching, which is
+a matter of the machine, does not choose what is sampled.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, DynamicCache
+
+from stages.engines.params import EngineParams, Sampling
+from stages.engines.protocol import Rollout, StopReason
+from stages.errors import PosttrainError
+from stages.spec import Runtime
+
+COMPACT_BELOW = 0.75  # share of live rows under which finished ones leave the cache
+
+
+class HfEngine:
+    """A model of its own; `load_weights` replaces its tensors, and no cache outlives a `generate`."""
+
+    def __init__(self, model: Any, batch_rows: int) -> None:
+        self.model = model.eval()
+        self.batch_rows = batch_rows
+        self.weight_version = 0
+        self.eos_id: int = model.generation_config.eos_token_id
+        self.pad_id: int = model.generation_config.pad_token_id
+
+    def load_weights(self, tensors: Mapping[str, Tensor], version: int) -> None:
+        """Replace every tensor; raises PosttrainError if the sets of names differ."""
+        own = self.model.state_dict()
+        if own.keys() != tensors.keys():
+            differing = sorted(own.keys() ^ tensors.keys())[:3]
+            raise PosttrainError(f"the engine and the trainer hold different tensors, among them {differing}")
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                own[name].copy_(tensor)
+        self.weight_version = version
+
+    def health(self) -> bool:
+        return bool(all(torch.isfinite(tensor).all() for tensor in self.model.state_dict().values()))
+
+    @torch.inference_mode()
+    def generate(
+        self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling, seed: int
+    ) -> list[Rollout]:
+        """See RolloutEngine.generate."""
+        rollouts: list[Rollout | None] = [None] * (len(prompt_ids) * n)
+        by_length = sorted(range(len(prompt_ids)), key=lambda index: len(prompt_ids[index]))
+        prompts_at_once = max(1, self.batch_rows // n)
+        for start in range(0, len(by_length), prompts_at_once):
+            part = by_length[start : start + prompts_at_once]
+            uniforms_RT = torch.cat([_uniforms(seed, index, n, sampling.max_new_tokens) for index in part])
+            for slot, (ids, logprobs, reason) in enumerate(
+                self._decode([prompt_ids[index] for index in part], n, sampling, uniforms_RT)
+            ):
+                index, sample = part[slot // n], slot % n
+                rollouts[index * n + sample] = Rollout(index, ids, logprobs, reason, self.weight_version)
+        return [rollout for rollout in rollouts if rollout is not None]
+
+    def _decode(
+        self, prompts: list[Sequence[int]], n: int, sampling: Sampling, uniforms_RT: Tensor
+    ) -> list[tuple[list[int], list[float], StopReason]]:
+        """R = len(prompts) * n completions; one prefill a prompt, its cache then repeated n times."""
+        width = max(len(prompt) for prompt in prompts)
+        ids_PT = torch.full((len(prompts), width), self.pad_id)
+        attention_PT = torch.zeros((len(prompts), width), dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids_PT[row, width - len(prompt) :] = torch.tensor(prompt)
+            attention_PT[row, width - len(prompt) :] = 1
+        cache = DynamicCache(config=self.model.config)
+        positions_PT = (attention_PT.cumsum(1) - 1).clamp(min=0)
+        logits_RV = (
+            self.model(
+                ids_PT,
+                attention_mask=attention_PT,
+                position_ids=positions_PT,
+                past_key_values=cache,
+                logits_to_keep=1,
+            )
+            .logits[:, -1]
+            .repeat_interleave(n, 0)
+        )
+        cache.batch_repeat_interleave(n)
+        attention_RT = attention_PT.repeat_interleave(n, 0)
+        position_R = positions_PT[:, -1].repeat_interleave(n, 0)
+
+        rows = len(prompts) * n
+        tokens_RT = torch.full((rows, sampling.max_new_tokens), self.pad_id)
+        logprobs_RT = torch.zeros((rows, sampling.max_new_tokens))
+        length_R = torch.zeros(rows, dtype=torch.long)
+        finished_R = torch.zeros(rows, dtype=torch.bool)
+        live = torch.arange(rows)  # the batch's rows, as indices of R; finished ones leave it now and then
+        for step in range(sampling.max_new_tokens):
+            token_L, logprob_L = draw(logits_RV, uniforms_RT[live, step], sampling)
+            going_L = ~finished_R[live]
+            going = live[going_L]
+            tokens_RT[going, step] = token_L[going_L]
+            logprobs_RT[going, step] = logprob_L[going_L]
+            length_R[going] += 1
+            finished_R[going] = token_L[going_L] == self.eos_id
+            still_L = ~finished_R[live]
+            remaining = int(still_L.sum())
+            if remaining == 0 or step + 1 == sampling.max_new_tokens:
+                break
+            if remaining < COMPACT_BELOW * len(live):
+                keep_L = still_L.nonzero().squeeze(1)
+                cache.batch_select_indices(keep_L)
+                live, token_L = live[keep_L], token_L[keep_L]
+                attention_RT, position_R = attention_RT[keep_L], position_R[keep_L]
+            attention_RT = torch.cat([attention_RT, attention_RT.new_ones(len(live), 1)], 1)
+            position_R = position_R + 1
+            logits_RV = self.model(
+                token_L.unsqueeze(1),
+                attention_mask=attention_RT,
+                position_ids=position_R.unsqueeze(1),
+                past_key_values=cache,
+            ).logits[:, -1]
+        return [
+            (
+                tokens_RT[row, :length].tolist(),
+                logprobs_RT[row, :length].tolist(),
+                StopReason.EOS if finished_R[row] else StopReason.LENGTH,
+            )
+            for row, length in enumerate(length_R.tolist())
+        ]
+
+
+def _uniforms(seed: int, prompt_index: int, n: int, length: int) -> Tensor:
+    generator = torch.Generator().manual_seed((seed * 1_000_003 + prompt_index) % 2**63)
+    return torch.rand((n, length), generator=generator, dtype=torch.float64)
+
+
+def draw(logits_RV: Tensor, uniform_R: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Tokens [R] by inverse CDF of the sampling distribution, and their log-probabilities under it [R].
+
+    The distribution is softmax(logits / temperature), renormalised over the top-k and top-p support.
+    """
+    logprobs_RV = (logits_RV.float() / sampling.temperature).log_softmax(-1)
+    if not sampling.full_support:
+        logprobs_RV = _restrict(logprobs_RV, sampling).log_softmax(-1)
+    cdf_RV = logprobs_RV.double().exp().cumsum(-1)
+    token_R = torch.searchsorted(cdf_RV, (uniform_R * cdf_RV[:, -1]).unsqueeze(1), right=True).squeeze(1)
+    token_R = token_R.clamp(max=logits_RV.shape[1] - 1)
+    return token_R, logprobs_RV.gather(1, token_R.unsqueeze(1)).squeeze(1)
+
+
+def _restrict(logprobs_RV: Tensor, sampling: Sampling) -> Tensor:
+    """-inf outside the support: the k most likely tokens, and the fewest of them that reach top_p."""
+    sorted_RV, order_RV = logprobs_RV.sort(-1, descending=True, stable=True)
+    kept_RV = sorted_RV.exp().cumsum(-1) - sorted_RV.exp() < sampling.top_p
+    if sampling.top_k:
+        kept_RV[:, sampling.top_k :] = False
+    support_RV = torch.zeros_like(kept_RV).scatter(1, order_RV, kept_RV)
+    return logprobs_RV.masked_fill(~support_RV, -torch.inf)
+
+
+def open_engine(folder: Path, params: EngineParams, runtime: Runtime) -> HfEngine:
+    """The rollout engine of a checkpoint folder."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, params.dtype))
+    return HfEngine(model, runtime.sample_batch_rows)

@@ -1,0 +1,74 @@
+"""The two protocols that every stage is written against: what samples, and what trains.
+
+Shapes: B rows, T token positions, V vocabulary, P prompts, G samples of one prompt.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from stages.engines.params import Sampling
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from stages.engines.batch import TokenBatch
+
+
+class StopReason(StrEnum):
+    EOS = "eos"
+    LENGTH = "length"  # ran into max_new_tokens: truncated
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One completion as it was sampled; its ids go to the loss as they are.
+
+    `logprobs` are those of the distribution that sampled (temperature and support included).
+    """
+
+    prompt_index: int
+    completion_ids: list[int]
+    logprobs: list[float]
+    stop_reason: StopReason
+    weight_version: int
+
+
+class RolloutEngine(Protocol):
+    def generate(
+        self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling, seed: int
+    ) -> list[Rollout]:
+        """`n` completions of each prompt, grouped by prompt and in its order: P x n rollouts.
+
+        A completion depends on the seed, the prompt's index and its sample index, not on how rows were
+        batched.
+        """
+        ...
+
+    def load_weights(self, tensors: Mapping[str, "Tensor"], version: int) -> None: ...
+
+    def health(self) -> bool: ...
+
+
+MicroBatchLoss = Callable[["Tensor", "TokenBatch"], "Tensor"]
+"""(logits_BTV of a micro-batch, the micro-batch) -> its share of the batch's loss, a scalar.
+
+The loss divides by counts of the whole batch, so that the sum over micro-batches is the batch's loss and its
+gradient does not depend on the split.
+"""
+
+
+class Trainer(Protocol):
+    def step(self, batch: "TokenBatch", loss: MicroBatchLoss) -> float:
+        """One optimizer step on one batch; returns the gradient's norm before clipping."""
+        ...
+
+    def weights(self) -> Mapping[str, "Tensor"]: ...
+
+    def save(self, folder: Path) -> None: ...
+
+    def load(self, folder: Path) -> None: ...
+
+    def export_hf(self, folder: Path) -> None: ...
