@@ -13,7 +13,7 @@ from stages.errors import GuardError
 
 @dataclass(frozen=True)
 class GroupAdvantages:
-    """`values_PG`: an advantage per sample, 0 where unscorable. `informative_P`: groups that carry a gradient.
+    """`values_PG`: an advantage per sample, 0 where unscorable. `informative_P`: groups with a gradient.
 
     A group whose scorable rewards are all equal, or that has no scorable sample, is not informative and has
     exact zeros. Filter by `informative_P`, that is by whole groups, never by rows.

@@ -1,6 +1,7 @@
 """The replay term of EliteReplay: negative log-likelihood of the archived elites, one per distinct strategy.
 
-It is the forward KL from a target uniform over a prompt's elites, whatever their frequency in the base. It never enters group statistics or importance-ratio metrics.
+It is the forward KL from a target uniform over a prompt's elites, whatever their frequency in the base.
+It never enters group statistics or importance-ratio metrics.
 """
 
 from collections import Counter
