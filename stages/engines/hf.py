@@ -1,7 +1,7 @@
 """Rollouts with transformers: one prefill a prompt, finished rows leave the batch, seeds a row of its own.
 
-A sample is drawn by inverse CDF from uniforms that belong to (seed, prompt, sample), so the batching, which is
-a matter of the machine, does not choose what is sampled.
+A sample is drawn by inverse CDF from uniforms that belong to (seed, prompt, sample), so the batching, which
+is a matter of the machine, does not choose what is sampled.
 """
 
 from collections.abc import Mapping, Sequence

@@ -11,7 +11,7 @@ class _Choice(BaseModel):
 
 
 class Sampling(_Choice):
-    """The distribution that samples; it is recorded with every rollout, because a ratio is taken against it."""
+    """The distribution that samples; recorded with every rollout, because a ratio is taken against it."""
 
     temperature: float = Field(1.0, gt=0)
     top_p: float = Field(1.0, gt=0, le=1)

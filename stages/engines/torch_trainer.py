@@ -1,4 +1,4 @@
-"""Training with torch in one process: AdamW, warm-up, clipping, micro-batches that do not change the gradient."""
+"""Training with torch in one process: AdamW, warm-up, clipping, micro-batches that leave the gradient alone."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from stages.spec import Runtime
 
 
 class TorchTrainer:
-    """Holds a model and its moments; `save` and `load` carry both, so a resumed step equals an undisturbed one."""
+    """A model and its moments; `save` and `load` carry both, so a resumed step equals an undisturbed one."""
 
     def __init__(self, model: Any, optimizer: OptimizerParams, total_steps: int, runtime: Runtime) -> None:
         self.model = model.train()
