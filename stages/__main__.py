@@ -14,18 +14,18 @@ from pathlib import Path
 
 from data_contracts.breach import ContractBreach
 from stages.context import StageContext
-from stages.declaration import declaration
+from stages.declaration import declaration, stage_package
 from stages.errors import ExitCode, PosttrainError, StageStopped
-from stages.spec import EventKind, StageSpec
+from stages.spec import OWNER_PID, EventKind, StageSpec
 
 PR_SET_PDEATHSIG = 1
 
 
 def die_with_owner() -> None:
     """SIGKILL this process when its parent ends, however that happens (Linux)."""
-    owner = os.getppid()
     ctypes.CDLL("libc.so.6", use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != owner or owner == 1:  # it ended before the request was made
+    owner = os.environ.get(OWNER_PID)
+    if owner is not None and os.getppid() != int(owner):  # it ended before the request was made
         sys.exit(ExitCode.FAILED)
 
 
@@ -37,7 +37,7 @@ def main(spec_file: str) -> int:
     ctx.listen_for_stop()
     ctx.emit(EventKind.STARTED)
     try:
-        importlib.import_module(f"stages.{spec.stage}.stage").run(ctx)
+        importlib.import_module(f"{stage_package(spec.stage)}.stage").run(ctx)
     except StageStopped as stopped:
         print(stopped, file=sys.stderr)
         return ExitCode.STOPPED

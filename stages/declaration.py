@@ -4,11 +4,14 @@ Torch-free, so that a plan is made without importing the work. `version` is bump
 behaviour changes: it is the code's part of the key under which results are stored.
 """
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
+
+from stages.errors import UsageError
 
 
 class StageParams(BaseModel):
@@ -43,7 +46,7 @@ FILES = Artefact(Kind.FILES)
 class Declaration:
     """A stage as `tasks` sees it; `stages.<name>.stage.run` does the work.
 
-    `inputs` may be given or not by a flow unless they are in `required`.
+    A flow gives every one of `inputs`, but may leave out those in `optional`.
     """
 
     name: str
@@ -54,18 +57,31 @@ class Declaration:
     optional: frozenset[str] = frozenset()
 
 
+def stage_package(stage: str) -> str:
+    """The package of a stage: `stages.<name>`, or the dotted name itself for a user's own stage."""
+    return stage if "." in stage else f"stages.{stage}"
+
+
 def declaration(stage: str) -> Declaration:
-    """The declaration of the stage in `stages/<stage>/params.py`.
+    """The declaration (`STAGE`) in the stage's `params.py`.
 
-    Raises UsageError if there is no such stage.
+    `stage` is the name of a folder in `stages/`, or the dotted name of any importable package with a
+    `params.py` and a `stage.py`: so users bring stages of their own. Raises UsageError if there is none.
     """
-    import importlib
-
-    from stages.errors import UsageError
-
+    package = stage_package(stage)
     try:
-        module = importlib.import_module(f"stages.{stage}.params")
+        module = importlib.import_module(f"{package}.params")
     except ModuleNotFoundError as error:
-        raise UsageError(f"there is no stage {stage!r}: expected a folder stages/{stage}") from error
+        if error.name is None or not f"{package}.params".startswith(error.name):
+            raise  # the stage is there, something that it imports is not
+        raise UsageError(f"there is no stage {stage!r}: no package {package} with a params.py") from error
     found: Declaration = module.STAGE
+    if found.name != stage:
+        raise UsageError(f"{package}/params.py declares the name {found.name!r}; it must be {stage!r}")
     return found
+
+
+def declaration_of(params: StageParams) -> Declaration:
+    """The declaration of the stage whose parameters these are, found by the module of their class."""
+    package = type(params).__module__.removesuffix(".params")
+    return declaration(package.removeprefix("stages."))

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 EVENTS_FD = "POSTTRAIN_EVENTS_FD"
+OWNER_PID = "POSTTRAIN_OWNER_PID"  # the process that started the stage's; unset when a launcher is in between
 
 
 class Runtime(BaseModel):

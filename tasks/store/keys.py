@@ -1,7 +1,7 @@
 """Keys: what a stage's result depends on, as one hash.
 
-`key = sha256(canonical {schema, stage, version, params, input digests})`. Digests of the inputs, not their keys,
-so that a rerun which yields equal bytes does not invalidate what follows. The runtime is not in the key.
+`key = sha256(canonical {schema, stage, version, params, input digests})`. Digests of the inputs, not their
+keys, so that a rerun which yields equal bytes does not invalidate what follows. The runtime stays outside.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ class UnstableValue(UsageError):
 
 
 def plain(value: Any, where: str = "value") -> Any:
-    """`value` as JSON types only. Raises UnstableValue for anything that would not hash the same everywhere."""
+    """`value` as JSON types only. Raises UnstableValue for what would not hash the same everywhere."""
     match value:
         case None | bool():
             return value

@@ -1,4 +1,4 @@
-"""One owner per key: flock, which the kernel releases however its holder dies, beside a record of who holds it."""
+"""One owner per key: flock, which the kernel releases however its holder dies, and a record of the holder."""
 
 import fcntl
 import json
@@ -50,7 +50,7 @@ class StageBusy(PosttrainError):
 
 @contextmanager
 def locked(path: Path, owner: Owner, *, what: str, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold `path` exclusively. Raises StageBusy, naming the owner, when it is not free within `wait_s` seconds."""
+    """Hold `path` exclusively. Raises StageBusy, naming the owner, if it is not free in `wait_s` seconds."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         deadline = time.monotonic() + max(wait_s, PROBE_GRACE_S)

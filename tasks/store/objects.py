@@ -4,7 +4,7 @@
     work/<stage>/<key>/       an unfinished attempt (tasks.store.work); survives crashes
     locks/<stage>-<key>.lock  one owner per key (tasks.store.lock)
 
-A folder without a readable manifest at its final name cannot come about: the manifest is flushed before the rename.
+No folder without a readable manifest can come to a final name: the manifest is flushed before the rename.
 """
 
 import hashlib

@@ -1,0 +1,78 @@
+"""Where a result comes from besides its inputs: commit, sources, packages. Recorded, never part of a key."""
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import stages
+from stages.declaration import stage_package
+
+PROJECT_ROOT = Path(stages.__file__).resolve().parent.parent
+GIT_TIMEOUT_S = 10
+SOURCE_SUFFIXES = {".py", ".json", ".yaml", ".jinja", ".txt"}
+
+
+@dataclass(frozen=True)
+class Git:
+    """The project's checkout; all None where git or the checkout is missing."""
+
+    commit: str | None
+    dirty: bool | None
+
+
+@cache
+def git() -> Git:
+    commit = _git("rev-parse", "HEAD")
+    if commit is None:
+        return Git(None, None)
+    changes = _git("status", "--porcelain", "--untracked-files=no")
+    return Git(commit.strip(), bool(changes) if changes is not None else None)
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(PROJECT_ROOT), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=GIT_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+@cache
+def environment_digest() -> str:
+    """Of the sorted `name==version` lines of every installed distribution."""
+    lines = {
+        f"{distribution.name.lower()}=={distribution.version}"
+        for distribution in importlib.metadata.distributions()
+        if distribution.name
+    }
+    return _sha256("\n".join(sorted(lines)).encode())
+
+
+@cache
+def source_digest(stage: str) -> str:
+    """Of the sources in the stage's own folder, by path and content. Empty for a stage that has no folder."""
+    spec = importlib.util.find_spec(stage_package(stage))
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix in SOURCE_SUFFIXES:
+            content = path.read_bytes()
+            found.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+            found.update(content)
+    return f"sha256:{found.hexdigest()}"
+
+
+def _sha256(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
