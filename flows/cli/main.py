@@ -1,0 +1,59 @@
+"""`posttrain`: the commands in groups, and one sentence with an exit code for whatever goes wrong."""
+
+import os
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from flows.cli import logs, servers, status
+from flows.cli.failures import exit_for
+from tasks.servers.settings import NO_TELEMETRY
+
+RUNS, MODELS, DATA, MACHINE = "Runs", "Models", "Lineage and data", "This machine"
+
+EPILOG = (
+    "Everything lives in POSTTRAIN_HOME (default: .posttrain in the working folder). "
+    "Exit codes: 0 ok, 2 usage, 3 contract breached, 4 audit mismatch, 75 stopped and resumable."
+)
+
+
+class Commands(TyperGroup):
+    """Turns every failure of a command into a sentence and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):
+            raise
+        except (Exception, KeyboardInterrupt) as failure:
+            if hasattr(failure, "format_message"):  # click's own: an unknown option, a missing argument
+                raise
+            exit_for(failure)
+
+
+app = typer.Typer(
+    name="posttrain",
+    cls=Commands,
+    help="Post-train language models as a pipeline of stages that can be resumed, checked and traced back.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+)
+app.command(rich_help_panel=RUNS)(status.status)
+app.command(rich_help_panel=RUNS)(logs.logs)
+app.command(rich_help_panel=MACHINE)(servers.up)
+app.command(rich_help_panel=MACHINE)(servers.down)
+
+
+def main() -> None:
+    os.environ.update({name: value for name, value in NO_TELEMETRY.items() if name not in os.environ})
+    sys.exit(app())
+
+
+if __name__ == "__main__":
+    main()
