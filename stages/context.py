@@ -67,9 +67,13 @@ class StageContext(Generic[P]):
 
     def output(self, name: str) -> Path:
         """The folder of one declared output; the stage fills it, the parent checks and commits it."""
-        folder = self._out / name
+        folder = self.output_path(name)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def output_path(self, name: str) -> Path:
+        """Where a declared output goes, not yet made: for writers that rename a finished folder there."""
+        return self._out / name
 
     def seed(self, *labels: str | int) -> int:
         """A 63-bit seed for one purpose, whatever was drawn before and whichever step was resumed from."""
@@ -106,10 +110,13 @@ class StageContext(Generic[P]):
             shutil.rmtree(old)
         self._saved_at = time.monotonic()
 
-    def steps(self, total: int, state: Savable, unit: str = "steps") -> Iterator[int]:
+    def steps(
+        self, total: int, state: Savable, unit: str = "steps", save_each: bool = False
+    ) -> Iterator[int]:
         """Yield the steps that are still to do, from the last saved one; see the module's docstring.
 
-        Raises StageStopped at the first boundary after SIGTERM, with the step saved.
+        A step is saved when `runtime.save_every_s` have passed, or always with `save_each`, for stages whose
+        steps are long. Raises StageStopped at the first boundary after SIGTERM, with the step saved.
         """
         start = 0
         if latest := self.latest_step():
@@ -121,7 +128,7 @@ class StageContext(Generic[P]):
             yield step
             done = step + 1
             self.emit(EventKind.PROGRESS, step=done, total=total, unit=unit)
-            due = time.monotonic() - self._saved_at >= self.runtime.save_every_s
+            due = save_each or time.monotonic() - self._saved_at >= self.runtime.save_every_s
             if (due or self._stop_asked) and done < total:
                 with self.save_step(done) as folder:
                     state.save(folder)

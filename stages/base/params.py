@@ -27,6 +27,7 @@ class Mixture(BaseModel):
 class BaseParams(StageParams):
     expected_seconds: ClassVar[float] = 170
 
+    domain: str = "sql"
     shape: ModelShape = ModelShape()
     mixture: Mixture = Mixture()
     steps: int = Field(1000, ge=1)

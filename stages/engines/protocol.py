@@ -61,8 +61,8 @@ gradient does not depend on the split.
 
 
 class Trainer(Protocol):
-    def step(self, batch: "TokenBatch", loss: MicroBatchLoss) -> float:
-        """One optimizer step on one batch; returns the gradient's norm before clipping."""
+    def step(self, terms: Sequence[tuple["TokenBatch", MicroBatchLoss]]) -> float:
+        """One optimizer step on the sum of the terms; returns the gradient's norm before clipping."""
         ...
 
     def weights(self) -> Mapping[str, "Tensor"]: ...

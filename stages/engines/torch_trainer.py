@@ -1,8 +1,8 @@
-"""Training with torch in one process: AdamW, warm-up, clipping, micro-batches that leave the gradient alone."""
+"""Training with torch in one process: AdamW, warm-up, clipping; micro-batches leave the gradient alone."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,12 @@ class TorchTrainer:
         logits: Tensor = self.model(batch.input_BT, attention_mask=batch.attention_BT, use_cache=False).logits
         return logits
 
-    def step(self, batch: TokenBatch, loss: MicroBatchLoss) -> float:
+    def step(self, terms: Sequence[tuple[TokenBatch, MicroBatchLoss]]) -> float:
         """See Trainer.step."""
         self.optimizer.zero_grad(set_to_none=True)
-        for micro in batch.micro_batches(self.micro_batch_rows):
-            loss(self.logits(micro), micro).backward()  # type: ignore[no-untyped-call]
+        for batch, loss in terms:
+            for micro in batch.micro_batches(self.micro_batch_rows):
+                loss(self.logits(micro), micro).backward()  # type: ignore[no-untyped-call]
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.params.clip_norm)
         self.optimizer.step()
         self.scheduler.step()

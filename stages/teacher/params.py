@@ -4,19 +4,17 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from stages.base.params import Mixture
-from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
-from stages.engines.params import ModelShape, OptimizerParams
+from stages.base.params import BaseParams, Mixture
+from stages.declaration import CHECKPOINT, FILES, Declaration, dataset
+from stages.engines.params import ModelShape
 
 
-class TeacherParams(StageParams):
+class TeacherParams(BaseParams):
     expected_seconds: ClassVar[float] = 150
 
     shape: ModelShape = ModelShape(hidden=160, intermediate=448)
     mixture: Mixture = Mixture(wrong_share=0.0, strategy_skew=0.8)
     steps: int = Field(700, ge=1)
-    rows_per_step: int = Field(64, ge=1)
-    optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-3, warmup_steps=50)
 
 
 STAGE = Declaration(

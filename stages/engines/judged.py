@@ -1,0 +1,99 @@
+"""Rollouts with their verdicts: sampled in groups, judged once, and written as rollouts/1."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stages.domains.pool import Judgement, VerifierPool
+from stages.domains.prompt_table import PromptRow
+from stages.engines.chat import answer_text, prompt_ids
+from stages.engines.params import Sampling
+from stages.engines.protocol import Rollout, RolloutEngine, StopReason
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One completion of `row` with its verdict; `sample` is its place in the group."""
+
+    row: PromptRow
+    prompt_ids: list[int]
+    sample: int
+    rollout: Rollout
+    text: str
+    judgement: Judgement
+
+    @property
+    def correct(self) -> bool:
+        return self.judgement.verdict.reward == 1.0
+
+    @property
+    def scorable(self) -> bool:
+        return self.judgement.verdict.reward is not None
+
+    @property
+    def truncated(self) -> bool:
+        return self.rollout.stop_reason is StopReason.LENGTH
+
+
+def sample_groups(
+    engine: RolloutEngine,
+    tokenizer: Any,
+    pool: VerifierPool,
+    rows: Sequence[PromptRow],
+    n: int,
+    sampling: Sampling,
+    seed: int,
+) -> list[list[Judged]]:
+    """One group of `n` judged completions per row, in the rows' order."""
+    prompts = [prompt_ids(tokenizer, row.messages) for row in rows]
+    rollouts = engine.generate(prompts, n, sampling, seed)
+    texts = [answer_text(tokenizer, rollout.completion_ids) for rollout in rollouts]
+    judgements = pool.judge([rows[rollout.prompt_index].prompt for rollout in rollouts], texts)
+    judged = [
+        Judged(rows[rollout.prompt_index], prompts[rollout.prompt_index], place % n, rollout, text, judgement)
+        for place, (rollout, text, judgement) in enumerate(zip(rollouts, texts, judgements, strict=True))
+    ]
+    return [judged[start : start + n] for start in range(0, len(judged), n)]
+
+
+def rewards_PG(groups: Sequence[Sequence[Judged]]) -> tuple[Tensor, Tensor]:
+    """Rewards and which of them are verdicts, [P, G]; an unscorable sample holds a 0 that nobody reads."""
+    rewards = [[sample.judgement.verdict.reward or 0.0 for sample in group] for group in groups]
+    scorable = [[sample.scorable for sample in group] for group in groups]
+    return torch.tensor(rewards), torch.tensor(scorable)
+
+
+def strategies(group: Sequence[Judged]) -> set[str]:
+    """The distinct signatures of a group's correct samples."""
+    return {sample.judgement.signature for sample in group if sample.correct and sample.judgement.signature}
+
+
+def rollout_rows(groups: Sequence[Sequence[Judged]], sampling: Sampling, step: int) -> list[dict[str, Any]]:
+    """Rows of rollouts/1; a group's id names the step and the prompt."""
+    return [
+        {
+            "prompt_id": sample.row.prompt.id,
+            "group_id": f"{step}/{sample.row.prompt.id}",
+            "sample": sample.sample,
+            "capability": sample.row.prompt.capability,
+            "prompt_ids": sample.prompt_ids,
+            "completion_ids": sample.rollout.completion_ids,
+            "logprobs": sample.rollout.logprobs,
+            "weight_version": [sample.rollout.weight_version] * len(sample.rollout.completion_ids),
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "stop_reason": sample.rollout.stop_reason,
+            "reward": sample.judgement.verdict.reward,
+            "unscorable": sample.judgement.verdict.unscorable,
+            "reading": sample.judgement.verdict.reading,
+            "signature": sample.judgement.signature,
+            "text": sample.text,
+            "step": step,
+        }
+        for group in groups
+        for sample in group
+    ]

@@ -1,0 +1,165 @@
+"""On-policy distillation: dense reverse KL to a teacher on the student's own samples, until it stops paying.
+
+The switch to RL is decided by held-out reward only, never by the training loss; no task reward enters here
+(methods.md section 6).
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from data_contracts.checkpoint import read_record
+from stages.context import StageContext
+from stages.cursor import rows_of_step
+from stages.domains.pool import VerifierPool
+from stages.domains.prompt_table import PromptRow, read_prompts
+from stages.domains.protocol import Split
+from stages.engines.batch import TokenBatch, completion_batch
+from stages.engines.chat import open_tokenizer, prompt_ids
+from stages.engines.checkpoint import export
+from stages.engines.hf import open_engine
+from stages.engines.judged import sample_groups
+from stages.engines.protocol import MicroBatchLoss, RolloutEngine
+from stages.engines.torch_trainer import TorchTrainer, open_trainer
+from stages.errors import GuardError
+from stages.estimators.losses import token_mean
+from stages.estimators.opd import reverse_kl_BT
+from stages.estimators.plateau import Decision, Plateau, PlateauDetector
+from stages.opd.params import OpdParams
+from stages.opd.teacher import Teacher, require_same_tokenizer
+from stages.opd.validation import Validation, score
+
+
+class OpdState:
+    """The student, its optimizer, the detector and the curve that the detector has seen."""
+
+    def __init__(self, trainer: TorchTrainer, engine: RolloutEngine, params: OpdParams) -> None:
+        self.trainer = trainer
+        self.engine = engine
+        self.plateau = Plateau(
+            delta=params.plateau.delta,
+            patience=params.plateau.patience,
+            min_steps=params.plateau.min_steps,
+            max_steps=params.max_steps,
+        )
+        self.detector = PlateauDetector(self.plateau)
+        self.curve: list[Validation] = []
+
+    def save(self, folder: Path) -> None:
+        self.trainer.save(folder)
+        detector = {
+            "detector": self.detector.to_json(),
+            "curve": [validation.as_json() for validation in self.curve],
+        }
+        (folder / "switch.json").write_text(json.dumps(detector))
+
+    def load(self, folder: Path) -> None:
+        self.trainer.load(folder)
+        saved = json.loads((folder / "switch.json").read_text())
+        self.detector = PlateauDetector.from_json(self.plateau, saved["detector"])
+        self.curve = [Validation(**validation) for validation in saved["curve"]]
+
+
+def run(ctx: StageContext[OpdParams]) -> None:
+    params = ctx.params
+    policy = ctx.input("policy")
+    record = read_record(policy)
+    if record.rl_steps:
+        raise GuardError(
+            f"opd comes before rl, and this policy has {record.rl_steps} RL steps behind it: "
+            "distil the model that RL started from"
+        )
+    require_same_tokenizer(policy, ctx.input("teacher"))
+    tokenizer = open_tokenizer(policy)
+    teacher = Teacher(ctx.input("teacher"))
+    trainer = open_trainer(policy, params.optimizer, params.max_steps, ctx.runtime)
+    engine = open_engine(policy, params.engine, ctx.runtime)
+    rows = read_prompts(ctx.input("prompts"), Split.TRAIN)
+    held_out = spread(read_prompts(ctx.input("prompts"), Split.VALIDATION), params.plateau.prompts)
+    prompts = [prompt_ids(tokenizer, row.messages) for row in rows]
+    state = OpdState(trainer, engine, params)
+    decision, trained = Decision.CONTINUE, params.max_steps
+
+    with VerifierPool(
+        params.domain,
+        ctx.input("domain"),
+        ctx.runtime.verifier_workers,
+        ctx.runtime.verifier_deadline_s,
+    ) as pool:
+
+        def validate(step: int) -> Decision:
+            engine.load_weights(trainer.weights(), step)
+            seed = ctx.seed("validation")  # the same noise each time: two validations differ by their weights
+            groups = sample_groups(
+                engine, tokenizer, pool, held_out, params.plateau.samples, params.sampling, seed
+            )
+            validation = score(step, groups)
+            state.curve.append(validation)
+            ctx.log(step, validation=validation.score, validation_error=validation.standard_error)
+            return state.detector.update(step, validation.score, validation.standard_error)
+
+        for step in ctx.steps(params.max_steps, state):
+            if step % params.plateau.evaluate_every == 0:
+                decision = validate(step)
+                if decision is not Decision.CONTINUE:
+                    trained = step
+                    break
+            engine.load_weights(trainer.weights(), step)
+            taken = rows_of_step(len(rows), params.prompts_per_step, step, ctx.seed("rows"))
+            own = [prompts[index] for index in taken]
+            rollouts = engine.generate(own, 1, params.sampling, ctx.seed("samples", step))
+            batch = completion_batch(
+                own, [rollout.completion_ids for rollout in rollouts], tokenizer.pad_token_id
+            )
+            shares: list[float] = []
+            temperature = params.sampling.temperature
+            norm = trainer.step([(batch, reverse_kl(batch, teacher, temperature, shares))])
+            ctx.log(step + 1, reverse_kl=sum(shares), gradient_norm=norm, tokens=batch.target_count)
+        else:
+            decision = validate(params.max_steps)
+        teacher.retire()
+
+    if decision is not Decision.PLATEAU:
+        ctx.notice(
+            f"distillation ran into max_steps={params.max_steps} with its validation still rising: "
+            "the switch to RL is early"
+        )
+    write_switch(ctx.output("switch"), state.curve, trained, decision, teacher.calls)
+    export(trainer.model, tokenizer, record.extended("opd", trained), ctx.output("checkpoint"))
+
+
+def reverse_kl(
+    batch: TokenBatch, teacher: Teacher, temperature: float, shares: list[float]
+) -> MicroBatchLoss:
+    """Mean over the batch's sampled tokens of KL(student || teacher), both at the sampling temperature."""
+    count = batch.target_count
+
+    def loss(logits_BTV: Tensor, micro: TokenBatch) -> Tensor:
+        kl_BT = reverse_kl_BT(logits_BTV / temperature, teacher.logits_BTV(micro) / temperature)
+        share = token_mean(kl_BT, micro.mask_BT, count)
+        shares.append(float(share.detach()))
+        return share
+
+    return loss
+
+
+def spread(rows: Sequence[PromptRow], count: int) -> list[PromptRow]:
+    """`count` rows at even distances, so that every family is among them; all if there are fewer."""
+    if len(rows) <= count:
+        return list(rows)
+    return [rows[place * len(rows) // count] for place in range(count)]
+
+
+def write_switch(
+    folder: Path, curve: Sequence[Validation], step: int, decision: Decision, teacher_calls: int
+) -> None:
+    """The curve, where distillation ended and why; the teacher's calls end with it."""
+    switch = {
+        "curve": [validation.as_json() for validation in curve],
+        "switch_step": step,
+        "reason": decision,
+        "teacher_calls": teacher_calls,
+    }
+    (folder / "switch.json").write_text(json.dumps(switch, indent=1))

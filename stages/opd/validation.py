@@ -1,0 +1,34 @@
+"""The held-out score whose plateau ends a distillation: mean reward on fixed validation prompts."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from stages.engines.judged import Judged
+from stages.errors import GuardError
+
+
+@dataclass(frozen=True)
+class Validation:
+    step: int
+    score: float  # mean over prompts of the share of right samples
+    standard_error: float  # of that mean, over prompts
+    unscorable: int
+
+    def as_json(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def score(step: int, groups: Sequence[Sequence[Judged]]) -> Validation:
+    """Raises GuardError if fewer than two prompts have a verdict at all."""
+    shares = []
+    for group in groups:
+        scorable = [sample.correct for sample in group if sample.scorable]
+        if scorable:
+            shares.append(sum(scorable) / len(scorable))
+    if len(shares) < 2:
+        raise GuardError("fewer than two validation prompts have a verdict: the switch cannot be judged")
+    mean = sum(shares) / len(shares)
+    variance = sum((share - mean) ** 2 for share in shares) / (len(shares) - 1)
+    unscorable = sum(not sample.scorable for group in groups for sample in group)
+    return Validation(step, mean, math.sqrt(variance / len(shares)), unscorable)
