@@ -1,22 +1,38 @@
 """A broken promise at a hand-over: which stage, column and expectation, and up to three rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 SHOWN_ROWS = 3
 
 
+class Severity(StrEnum):
+    CRITICAL = "critical"  # nothing is committed
+    WARNING = "warning"  # committed, reported
+
+
 @dataclass(frozen=True)
 class Breach:
-    """One expectation that does not hold. `column` is empty for a rule about the whole table."""
+    """One expectation that does not hold. `column` is empty for a rule about the whole table.
+
+    `rows` names up to three offenders, `positions` are the row numbers of as many as a quarantine keeps,
+    `count` is how many there are (0: not about single rows), `output` the stage's output that holds them.
+    """
 
     column: str
     expectation: str
     rows: tuple[str, ...] = ()
     detail: str = ""
+    count: int = 0
+    positions: tuple[int, ...] = field(default=(), repr=False)
+    severity: Severity = Severity.CRITICAL
+    output: str = ""
 
     def __str__(self) -> str:
         where = f"column {self.column}: " if self.column else ""
-        rows = f" (rows {', '.join(self.rows[:SHOWN_ROWS])})" if self.rows else ""
+        shown = ", ".join(self.rows[:SHOWN_ROWS])
+        more = f" and {self.count - len(self.rows)} more" if self.rows and self.count > len(self.rows) else ""
+        rows = f" (rows {shown}{more})" if self.rows else ""
         return f"{where}{self.expectation}{': ' + self.detail if self.detail else ''}{rows}"
 
 
@@ -31,3 +47,7 @@ class ContractBreach(Exception):
         self.stage = stage
         by = f"stage {stage}: " if stage else ""
         super().__init__(f"{by}breaks {contract}: " + "; ".join(str(breach) for breach in breaches))
+
+    def __reduce__(self) -> tuple[type["ContractBreach"], tuple[str, list[Breach], str]]:
+        """Exceptions cross process boundaries; the default would rebuild this one from its message alone."""
+        return type(self), (self.contract, self.breaches, self.stage)

@@ -1,0 +1,1 @@
+"""One elite per (prompt, strategy) of a frozen base model."""

@@ -1,0 +1,1 @@
+"""pass@k, distinct@k and both@k of each prompt."""

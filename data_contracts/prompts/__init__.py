@@ -1,0 +1,1 @@
+"""Questions with what a verifier needs to judge an answer."""

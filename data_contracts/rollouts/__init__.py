@@ -1,0 +1,1 @@
+"""Sampled completions with behaviour log-probabilities and verdicts."""

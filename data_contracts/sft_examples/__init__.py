@@ -1,0 +1,1 @@
+"""Token rows with the mask of what is trained on."""
