@@ -1,0 +1,1 @@
+"""Measure a checkpoint on held-out prompts: accuracy, width and the capability matrix."""

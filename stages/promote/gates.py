@@ -1,0 +1,152 @@
+"""The gates, each a pure function of two evaluations. A gate that cannot be measured does not hold."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stages.promote.measurements import Measurements, Metric, of_capability, paired
+from stages.promote.params import PromoteParams
+
+
+@dataclass(frozen=True)
+class Gate:
+    """`observed` against `limit` (both None when nothing was measured), and the same in words."""
+
+    name: str
+    holds: bool
+    observed: float | None
+    limit: float | None
+    sentence: str
+
+
+def judge(before: Measurements, after: Measurements, params: PromoteParams) -> list[Gate]:
+    return [
+        same_prompts(before, after),
+        verdicts(after, params),
+        gain(before, after, params),
+        reach(before, after, params),
+        width(before, after, params),
+        *readings(before, after, params),
+        *capabilities(before, after, params),
+    ]
+
+
+def same_prompts(before: Measurements, after: Measurements) -> Gate:
+    """Differences are paired by prompt, so both evaluations must be of the same prompts and the same ks."""
+    unpaired = len(before.prompts.keys() ^ after.prompts.keys())
+    same_ks = before.ks == after.ks
+    holds = unpaired == 0 and same_ks
+    ks = "" if same_ks else f"; the ks are {before.ks} before and {after.ks} after"
+    return Gate(
+        "same prompts",
+        holds,
+        float(unpaired),
+        0.0,
+        f"{len(after.prompts)} prompts are measured before and after"
+        if holds
+        else f"{unpaired} prompts are measured in only one of the two evaluations{ks}",
+    )
+
+
+def verdicts(after: Measurements, params: PromoteParams) -> Gate:
+    samples = sum(prompt.samples for prompt in after.prompts.values())
+    share = sum(prompt.unscorable for prompt in after.prompts.values()) / samples if samples else 1.0
+    return Gate(
+        "verdicts",
+        share <= params.max_unscorable,
+        share,
+        params.max_unscorable,
+        f"{share:.2%} of the candidate's samples have no verdict; at most {params.max_unscorable:.2%} may",
+    )
+
+
+def gain(before: Measurements, after: Measurements, params: PromoteParams) -> Gate:
+    """pass@1 rises by `minimum_gain` at least, and by more than noise."""
+    difference = paired(before, after, Metric.PASS, 1)
+    if difference.mean is None:
+        return _unmeasured("gain", "pass@1")
+    noise = params.sigmas * difference.standard_error
+    holds = difference.mean >= params.minimum_gain and difference.mean > noise
+    return Gate(
+        "gain",
+        holds,
+        difference.mean,
+        max(params.minimum_gain, noise),
+        f"pass@1 changes by {difference.mean:+.3f} over {difference.prompts} prompts; it must rise by "
+        f"{params.minimum_gain:.3f} and by more than {params.sigmas:g} standard errors ({noise:.3f})",
+    )
+
+
+def reach(before: Measurements, after: Measurements, params: PromoteParams) -> Gate:
+    """pass@k at the largest k: what the model can still find."""
+    return _no_fall("reach", before, after, Metric.PASS, params.reach_tolerance, params)
+
+
+def width(before: Measurements, after: Measurements, params: PromoteParams) -> Gate:
+    """The first signal of collapse: distinct correct strategies fall while pass@1 rises."""
+    k = _largest_k(before, after)
+    accuracy = paired(before, after, Metric.PASS, 1)
+    had = before.mean(Metric.DISTINCT, k)
+    difference = paired(before, after, Metric.DISTINCT, k)
+    if difference.mean is None or accuracy.mean is None or had is None:
+        return _unmeasured("width", f"distinct@{k}")
+    tolerance = params.width_tolerance * had
+    fell = difference.falls_beyond(tolerance, params.sigmas)
+    return Gate(
+        "width",
+        not (fell and accuracy.mean > 0),
+        difference.mean,
+        -max(tolerance, params.sigmas * difference.standard_error),
+        f"distinct@{k} changes by {difference.mean:+.2f} from {had:.2f} while pass@1 changes by "
+        f"{accuracy.mean:+.3f}; while pass@1 rises it may fall by {tolerance:.2f}, or within "
+        f"{params.sigmas:g} standard errors ({params.sigmas * difference.standard_error:.2f})",
+    )
+
+
+def readings(before: Measurements, after: Measurements, params: PromoteParams) -> Iterator[Gate]:
+    """both@k at the largest k; no gate where no prompt is ambiguous."""
+    if any(before.values(Metric.BOTH, k) for k in before.ks):
+        yield _no_fall("readings", before, after, Metric.BOTH, params.readings_tolerance, params)
+
+
+def capabilities(before: Measurements, after: Measurements, params: PromoteParams) -> Iterator[Gate]:
+    """One gate for each capability that was measured before, also those that no stage trained on."""
+    for capability in before.capabilities:
+        name = f"capability {capability}"
+        yield _no_fall(
+            name, before, after, Metric.PASS, params.capability_tolerance, params, k=1, capability=capability
+        )
+
+
+def _no_fall(
+    name: str,
+    before: Measurements,
+    after: Measurements,
+    metric: Metric,
+    tolerance: float,
+    params: PromoteParams,
+    k: int | None = None,
+    capability: str | None = None,
+) -> Gate:
+    k = _largest_k(before, after) if k is None else k
+    where = None if capability is None else of_capability(capability)
+    difference = paired(before, after, metric, k, where)
+    if difference.mean is None:
+        return _unmeasured(name, f"{metric}@{k}")
+    noise = params.sigmas * difference.standard_error
+    return Gate(
+        name,
+        not difference.falls_beyond(tolerance, params.sigmas),
+        difference.mean,
+        -max(tolerance, noise),
+        f"{metric}@{k} changes by {difference.mean:+.3f} over {difference.prompts} prompts; it may fall by "
+        f"{tolerance:.3f}, or within {params.sigmas:g} standard errors ({noise:.3f})",
+    )
+
+
+def _unmeasured(name: str, what: str) -> Gate:
+    sentence = f"{what} was not measured on the same prompts before and after, so it cannot be judged"
+    return Gate(name, False, None, None, sentence)
+
+
+def _largest_k(before: Measurements, after: Measurements) -> int:
+    return max(set(before.ks) & set(after.ks), default=1)
