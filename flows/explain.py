@@ -51,7 +51,7 @@ def suggestion(path: str, model: type[BaseModel]) -> str:
     if close := get_close_matches(name, beside, 1):
         return f'did you mean "{beside[close[0]]}"?'
     elsewhere = [key for key in valid if key.rpartition(".")[2] == name]
-    if close := elsewhere[:1] or get_close_matches(path, valid, 1, cutoff=0.7):
+    if close := elsewhere[:1] or ([] if beside else get_close_matches(path, valid, 1)):
         return f'did you mean "{close[0]}"?'
     if not beside:
         return f'"{parent}" has no keys below it'

@@ -26,7 +26,7 @@ from tasks.session import stage
 
 
 class Text2Sql(Recipe):
-    """What the flow can be told. `model` and `teacher` take a local Hugging Face folder or a hub id as well."""
+    """What the flow can be told. `model` and `teacher` also take a local Hugging Face folder or a hub id."""
 
     model: str | None = None
     prompts: PromptsParams = PromptsParams()
@@ -59,10 +59,10 @@ def text2sql(recipe: Text2Sql) -> None:
     archive = stage("archive", recipe.archive, base=base, **domain)["archive"]
 
     sft = stage("sft", recipe.sft, policy=base, **domain)["checkpoint"]
-    of_sft = stage("evaluate.sft", recipe.evaluate, policy=sft, **domain)
+    stage("evaluate.sft", recipe.evaluate, policy=sft, **domain)
 
     opd = stage("opd", recipe.opd, policy=sft, teacher=teacher, **domain)["checkpoint"]
-    of_opd = stage("evaluate.opd", recipe.evaluate, policy=opd, **domain)
+    stage("evaluate.opd", recipe.evaluate, policy=opd, **domain)
 
     rl = stage("rl", recipe.rl, policy=opd, archive=archive, **domain)["checkpoint"]
     of_rl = stage("evaluate.rl", recipe.evaluate, policy=rl, **domain)

@@ -1,4 +1,4 @@
-"""One sentence and an exit code for every failure that is told to a user; a log for the ones that are bugs."""
+"""One sentence and an exit code for every failure that a user meets; a log for the ones that are bugs."""
 
 import traceback
 from datetime import datetime

@@ -19,7 +19,9 @@ def up(as_json: options.Json = False) -> None:
         print_json({name: server.model_dump(mode="json") for name, server in running.items()})
         return
     for name, server in running.items():
-        out().print(f"{local.TITLES[name]:8} {server.url}   (process {server.pid}, log {server.log})", markup=False)
+        out().print(
+            f"{local.TITLES[name]:8} {server.url}   (process {server.pid}, log {server.log})", markup=False
+        )
     say("end them with `posttrain down`")
 
 

@@ -19,8 +19,8 @@ SHOWN_RUNS = 20
 def status(run_id: options.RunId = None, last: options.Last = False, as_json: options.Json = False) -> None:
     """Show a run node by node; without RUN, list the runs.
 
-    A node whose process is gone is shown as crashed, whatever its record says; `posttrain resume` goes on from
-    its last saved step.
+    A node whose process is gone is shown as crashed, whatever its record says; `posttrain resume` goes on
+    from its last saved step.
     """
     from tasks.runs import every
     from tasks.store.home import Home
@@ -91,7 +91,9 @@ def _runs_table(runs: "list[Run]") -> "Table":
 def _nodes_table(run: "Run") -> "Table":
     from rich.table import Table
 
-    table = Table("node", "stage", "state", "step", "attempts", "time", "key", "digest", "", box=None, pad_edge=False)
+    table = Table(
+        "node", "stage", "state", "step", "attempts", "time", "key", "digest", "", box=None, pad_edge=False
+    )
     table.title = f"{run.id}: {run.state()}"
     table.title_justify = "left"
     for node in run.nodes():

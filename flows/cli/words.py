@@ -1,6 +1,6 @@
 """How states, times and digests are worded and coloured, everywhere the same."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 
 COLOURS = {
     "waiting": "dim",
@@ -29,10 +29,6 @@ def seconds(value: float | None) -> str:
 def local_time(moment: datetime) -> str:
     """The local time of a moment."""
     return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
-
-
-def now() -> datetime:
-    return datetime.now(UTC)
 
 
 def short(digest: str | None) -> str:
