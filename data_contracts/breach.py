@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 SHOWN_ROWS = 3
 
@@ -48,6 +49,6 @@ class ContractBreach(Exception):
         by = f"stage {stage}: " if stage else ""
         super().__init__(f"{by}breaks {contract}: " + "; ".join(str(breach) for breach in breaches))
 
-    def __reduce__(self) -> tuple[type["ContractBreach"], tuple[str, list[Breach], str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Exceptions cross process boundaries; the default would rebuild this one from its message alone."""
-        return type(self), (self.contract, self.breaches, self.stage)
+        return type(self).__new__, (type(self), *self.args), self.__dict__

@@ -22,7 +22,7 @@ def check(folder: Path) -> list[Breach]:
     except ContractBreach as error:
         return error.breaches
     breaches = _vocabulary(folder, found) + _ends(folder, found)
-    if not found.chat_template:
+    if not found.chat_template_digest:
         breaches.append(Breach("chat_template", "present", detail=f"{folder} has no chat template"))
     if names := tensors_not_finite(folder):
         detail = f"NaN or infinity in {', '.join(names[:3])}"
@@ -33,12 +33,12 @@ def check(folder: Path) -> list[Breach]:
 def _vocabulary(folder: Path, found: CheckpointFacts) -> list[Breach]:
     breaches = []
     highest = max(token_ids(folder).values(), default=-1)
-    if highest >= found.vocabulary:
-        detail = f"the tokenizer has id {highest}, vocab_size is {found.vocabulary}"
+    if highest >= found.vocabulary_size:
+        detail = f"the tokenizer has id {highest}, vocab_size is {found.vocabulary_size}"
         breaches.append(Breach("tokenizer.json", "ids below vocab_size", detail=detail))
     for tensor in tensors(folder):
-        if tensor.name.endswith("embed_tokens.weight") and tensor.shape[0] != found.vocabulary:
-            detail = f"{tensor.name} has {tensor.shape[0]} rows, vocab_size is {found.vocabulary}"
+        if tensor.name.endswith("embed_tokens.weight") and tensor.shape[0] != found.vocabulary_size:
+            detail = f"{tensor.name} has {tensor.shape[0]} rows, vocab_size is {found.vocabulary_size}"
             breaches.append(Breach("config.json", "vocab_size rows of embeddings", detail=detail))
     return breaches
 
@@ -50,7 +50,7 @@ def _ends(folder: Path, found: CheckpointFacts) -> list[Breach]:
             Breach("eos_token_id", "present", detail="neither generation_config.json nor config.json has it")
         ]
     ids = [*found.eos_ids, *([found.pad_id] if found.pad_id is not None else [])]
-    if outside := [number for number in ids if not 0 <= number < found.vocabulary]:
+    if outside := [number for number in ids if not 0 <= number < found.vocabulary_size]:
         return [Breach("eos_token_id, pad_token_id", "below vocab_size", detail=f"found {outside}")]
     if found.pad_id not in found.eos_ids or _another_ends_turns(folder, found):
         return []

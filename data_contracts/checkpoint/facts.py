@@ -13,13 +13,13 @@ DTYPE_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bf
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """`dtype` joins the dtypes of all tensors with "+"; `vocabulary` is the model's number of token ids."""
+    """`dtype` joins the dtypes of all tensors with "+"; `vocabulary_size` is the model's number of ids."""
 
-    tokenizer: str
-    chat_template: str
+    tokenizer_digest: str
+    chat_template_digest: str
     eos_ids: tuple[int, ...]
     pad_id: int | None
-    vocabulary: int
+    vocabulary_size: int
     dtype: str
     architecture: str
     parameters: int
@@ -37,11 +37,11 @@ def facts(folder: Path) -> CheckpointFacts:
     if not isinstance(vocabulary, int):
         raise breach("config.json names vocab_size", str(folder), "config.json")
     return CheckpointFacts(
-        tokenizer=tokenizer_digest(folder),
-        chat_template=chat_template_digest(folder),
+        tokenizer_digest=tokenizer_digest(folder),
+        chat_template_digest=chat_template_digest(folder),
         eos_ids=_eos_ids(folder, config),
         pad_id=_pad_id(folder, config),
-        vocabulary=vocabulary,
+        vocabulary_size=vocabulary,
         dtype="+".join(sorted({DTYPE_NAMES.get(tensor.dtype, tensor.dtype.lower()) for tensor in found})),
         architecture=str(architectures[0]),
         parameters=sum(tensor.elements for tensor in found),
