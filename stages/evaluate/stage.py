@@ -7,7 +7,8 @@ no estimate for that k, and a notice says how many there are.
 import json
 from pathlib import Path
 
-from data_contracts.checkpoint import facts, tokenizer_digest
+from data_contracts.checkpoint import facts
+from data_contracts.contract import Key
 from data_contracts.dataset import DatasetWriter, read
 from stages.context import StageContext
 from stages.cursor import parts
@@ -106,8 +107,8 @@ def write(ctx: StageContext[EvaluateParams], state: EvaluateState) -> None:
         lacking = sum(tally.scorable < k for tally in state.tallies)
         if lacking:
             ctx.notice(f"{lacking} prompts have fewer than {k} scorable samples: no estimate at k = {k}")
-    vocabulary = str(facts(policy).vocabulary_size)
-    metadata = {"posttrain.tokenizer": tokenizer_digest(policy), "posttrain.vocabulary": vocabulary}
+    model = facts(policy)
+    metadata = {Key.TOKENIZER: model.tokenizer, Key.VOCABULARY: str(model.vocabulary)}
     state.samples.write(ctx.output_path("samples"), metadata)
     with DatasetWriter(ctx.output_path("evaluation"), "evaluation/1", {}) as writer:
         writer.write(rows)

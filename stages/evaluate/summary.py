@@ -19,8 +19,8 @@ def summarise(
 ) -> dict[str, Any]:
     """`rows` are those of evaluation/1 for the same prompts.
 
-    A metric is `{mean, standard_error, std, prompts}` over the prompts that have it: both@k over ambiguous ones,
-    any over those with k scorable samples. `trained`: training prompts have the capability as well.
+    A metric is `{mean, standard_error, std, prompts}` over the prompts that have it: both@k over ambiguous
+    ones, any over those with k scorable samples. `trained`: training prompts have the capability as well.
     """
     trained = set(trained_capabilities)
     splits = sorted({tally.split for tally in tallies})

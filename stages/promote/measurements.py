@@ -85,7 +85,7 @@ class PairedDifference:
 def paired(
     before: Measurements, after: Measurements, metric: Metric, k: int, where: Where | None = None
 ) -> PairedDifference:
-    """The standard error is that of the difference over prompts, or for pass@1 that of sampling if it is larger:
+    """The standard error is that of the difference over prompts, or for pass@1 that of sampling if larger:
     a few prompts that happen to agree would look certain without it.
     """
     first, second = before.values(metric, k, where), after.values(metric, k, where)
