@@ -7,7 +7,6 @@ every mean and denominator, so it cannot be represented as a reward of 0.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
 
@@ -76,7 +75,3 @@ class Domain(Protocol):
     def readings(self, prompt: Prompt) -> tuple[str, ...]:
         """Names of the valid interpretations of the prompt: at least one."""
         ...
-
-
-class DomainFactory(Protocol):
-    def __call__(self, folder: Path) -> Domain: ...

@@ -2,8 +2,10 @@
 
 import importlib
 from pathlib import Path
+from typing import Any
 
-from stages.domains.protocol import Domain, DomainFactory
+from stages.domains.protocol import Domain
+from stages.domains.sql.params import SqlParams
 from stages.errors import UsageError
 
 BUILT_IN = {"sql": "stages.domains.sql.domain:SqlDomain"}
@@ -11,14 +13,28 @@ BUILT_IN = {"sql": "stages.domains.sql.domain:SqlDomain"}
 
 def open_domain(name: str, folder: Path) -> Domain:
     """Raises UsageError if the name is neither built in nor an importable `package.module:Class`."""
+    domain: Domain = _class(name)(folder)
+    return domain
+
+
+def build_domain(name: str, folder: Path, sql: SqlParams) -> None:
+    """Fill the domain's folder. A user's class that needs one has a static method `build(folder)`."""
+    found = _class(name)
+    if name == "sql":
+        found.build(folder, sql)
+    elif hasattr(found, "build"):
+        found.build(folder)
+
+
+def _class(name: str) -> Any:
     path = BUILT_IN.get(name, name)
     module_name, separator, class_name = path.partition(":")
     if not separator:
-        raise UsageError(
-            f"there is no domain {name!r}: use one of {', '.join(BUILT_IN)} or package.module:Class"
-        )
+        known = ", ".join(BUILT_IN)
+        raise UsageError(f"there is no domain {name!r}: use one of {known} or package.module:Class")
     try:
-        factory: DomainFactory = getattr(importlib.import_module(module_name), class_name)
+        return getattr(importlib.import_module(module_name), class_name)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"domain {name!r} cannot be imported ({error}); is its package installed?") from error
-    return factory(folder)
+        raise UsageError(
+            f"domain {name!r} cannot be imported ({error}); is its package installed?"
+        ) from error

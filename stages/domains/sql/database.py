@@ -46,7 +46,9 @@ def build(folder: Path) -> None:
         )
     rows = read_rows()
     _write(folder / MAIN, add_ambiguity(rows, random.Random("main")))
-    _write(folder / PERTURBED, add_ambiguity(perturb(rows, random.Random("perturbed")), random.Random("second")))
+    _write(
+        folder / PERTURBED, add_ambiguity(perturb(rows, random.Random("perturbed")), random.Random("second"))
+    )
 
 
 def add_ambiguity(rows: Rows, rng: random.Random) -> Rows:
@@ -140,7 +142,9 @@ def _write(path: Path, rows: Rows) -> None:
         connection.execute("commit")
         broken = connection.execute("pragma foreign_key_check").fetchall()
         if broken:
-            raise PosttrainError(f"the rows of {path.name} break {len(broken)} foreign keys: report this as a bug")
+            raise PosttrainError(
+                f"the rows of {path.name} break {len(broken)} foreign keys: report this as a bug"
+            )
     finally:
         connection.close()
     with fresh.open("rb+") as file:

@@ -58,10 +58,14 @@ class SqlDomain:
     version = VERSION
     signature_version = signatures.VERSION
 
+    build = staticmethod(build)
+
     def __init__(self, folder: Path) -> None:
         path = folder / MANIFEST
         if not path.exists():
-            raise UsageError(f"{folder} is not a folder of the sql domain: {MANIFEST} is missing; run `prompts`")
+            raise UsageError(
+                f"{folder} is not a folder of the sql domain: {MANIFEST} is missing; run `prompts`"
+            )
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["version"] != VERSION:
             raise UsageError(
@@ -112,19 +116,22 @@ class SqlDomain:
         query: str = prompt.payload["readings"][chosen]
         return query
 
-    def corrupt(self, sql: str, rng: random.Random) -> str:
-        return corrupt(sql, rng)
+    def corrupt(self, answer: str, rng: random.Random) -> str:
+        """A plausible wrong query; by luck one in a hundred is still right."""
+        return corrupt(answer, rng)
 
-    def randomise_slot(self, prompt: Prompt, queries: Sequence[str], rng: random.Random) -> tuple[str, list[str]]:
+    def randomise_slot(
+        self, prompt: Prompt, answers: Sequence[str], rng: random.Random
+    ) -> tuple[str, list[str]]:
         """The prompt's text and the queries with its value replaced by a random one."""
         slots = self._slots()
         old = prompt.payload["value"]
         if prompt.payload["slot"] in NUMERIC:
             new = slots.number(rng)
-            return _last(prompt.text, old, new), [_last(sql, f"= {old}", f"= {new}") for sql in queries]
+            return _last(prompt.text, old, new), [_last(sql, f"= {old}", f"= {new}") for sql in answers]
         new = slots.text(rng)
         old, new = f"'{old}'", f"'{new}'"
-        return prompt.text.replace(old, new), [sql.replace(old, new) for sql in queries]
+        return prompt.text.replace(old, new), [sql.replace(old, new) for sql in answers]
 
     # inside
 

@@ -94,9 +94,7 @@ class Family:
     def strategies(self, value: str) -> dict[str, list[str]]:
         """Reading ("a", "b") -> correct queries."""
         quoted = literal(self.slot, value)
-        return {
-            name: reading.strategies(quoted) for name, reading in zip("ab", self.readings, strict=False)
-        }
+        return {name: reading.strategies(quoted) for name, reading in zip("ab", self.readings, strict=False)}
 
 
 def literal(slot: str, value: str) -> str:

@@ -159,7 +159,9 @@ class Reading:
             shapes = [shape for shape in shapes if shape is not Shape.INTERSECT]
         idioms = self.path.idioms()
         pairs = [(shapes[0], idiom) for idiom in idioms]
-        pairs += [(shape, idiom) for idiom in (idioms[0], Idiom.IN) for shape in shapes[1:] if _adds(shape, idiom)]
+        pairs += [
+            (shape, idiom) for idiom in (idioms[0], Idiom.IN) for shape in shapes[1:] if _adds(shape, idiom)
+        ]
         return [self.query(shape, idiom, value) for shape, idiom in pairs[:MOST_STRATEGIES]]
 
     def query(self, shape: Shape, idiom: Idiom, value: str) -> str:

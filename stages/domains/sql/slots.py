@@ -31,7 +31,10 @@ SOURCES: dict[str, tuple[str, int]] = {
         65,
     ),
     "composer": ("select composer from track where composer is not null group by 1 having count(*) >= 4", 60),
-    "kind": ("select g.name from genre g join track t on t.genre_id = g.id group by 1 having count(*) > 9", 30),
+    "kind": (
+        "select g.name from genre g join track t on t.genre_id = g.id group by 1 having count(*) > 9",
+        30,
+    ),
     "invoice": ("select invoice_id from invoice_line group by 1 having count(*) >= 6", 60),
     "area": ("select distinct country from customer", 30),
     "city": ("select distinct city from customer", 60),
@@ -108,5 +111,7 @@ class RandomSlots:
                 for _ in range(rng.randint(1, 3))
             )
             return "".join(syllables).capitalize()
-        letters = "".join(rng.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./&-") for _ in range(rng.randint(2, 4)))
+        letters = "".join(
+            rng.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./&-") for _ in range(rng.randint(2, 4))
+        )
         return letters.strip("./&-") or "X"

@@ -57,9 +57,7 @@ class Verifier:
         return Reference(results, ordered, "/".join(digest(rows, ordered) for rows in results))
 
     def verify(self, prompt: Prompt, text: str) -> Verdict:
-        references = {
-            name: self.reference(sql) for name, sql in prompt.payload["readings"].items()
-        }
+        references = {name: self.reference(sql) for name, sql in prompt.payload["readings"].items()}
         valid = {name: found for name, found in references.items() if found is not None}
         if len(valid) < len(references) or not valid:
             return Verdict(unscorable=Unscorable.REFERENCE_FAILED)
