@@ -108,7 +108,7 @@ def write(ctx: StageContext[EvaluateParams], state: EvaluateState) -> None:
         if lacking:
             ctx.notice(f"{lacking} prompts have fewer than {k} scorable samples: no estimate at k = {k}")
     model = facts(policy)
-    metadata = {Key.TOKENIZER: model.tokenizer, Key.VOCABULARY: str(model.vocabulary)}
+    metadata = {Key.TOKENIZER.value: model.tokenizer_digest, Key.VOCABULARY.value: str(model.vocabulary_size)}
     state.samples.write(ctx.output_path("samples"), metadata)
     with DatasetWriter(ctx.output_path("evaluation"), "evaluation/1", {}) as writer:
         writer.write(rows)
