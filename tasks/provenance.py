@@ -3,6 +3,8 @@
 import hashlib
 import importlib.metadata
 import importlib.util
+import platform
+import socket
 import subprocess
 from dataclasses import dataclass
 from functools import cache
@@ -76,3 +78,11 @@ def source_digest(stage: str) -> str:
 
 def _sha256(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def host() -> str:
+    return socket.gethostname()
+
+
+def python() -> str:
+    return f"{platform.python_implementation()} {platform.python_version()}"

@@ -56,6 +56,7 @@ class NodeRecord(BaseModel):
     total: int | None = None
     unit: str | None = None
     message: str = ""
+    notices: list[str] = Field(default_factory=list)  # what the user should read: fallbacks, alarms
 
 
 class RunRecord(BaseModel):

@@ -1,6 +1,7 @@
-"""Ctrl-C and SIGTERM reach the stages under way: the first asks them to stop at a step boundary, then it kills.
+"""Ctrl-C and SIGTERM: the first asks the stages under way to stop at a step boundary, the second kills them.
 
 Handlers belong to the main thread, while stages may be supervised from others; so the children are kept here.
+With no stage under way the request is kept, and `stop_asked` tells whoever would start the next one.
 """
 
 import os
@@ -51,37 +52,36 @@ def _tell(child: int) -> None:
         else:  # the leader only: its verifier workers must serve the step under way
             os.kill(child, signal.SIGTERM)
     except ProcessLookupError:
-        pass
+        pass  # it has just ended by itself
 
 
 @contextmanager
 def forwarded(on_stop: Callable[[int], None] = lambda requests: None) -> Iterator[None]:
-    """Within, SIGINT and SIGTERM go to the stages under way; with none under way, to whom they went before.
+    """Within, SIGINT and SIGTERM stop stages; a repeated one with no stage under way does what it did before.
 
-    `on_stop` hears how often a stop was asked for. Outside the main thread nothing is installed.
+    `on_stop` hears how often a stop was asked for. Requests are forgotten when the outermost use ends.
+    Outside the main thread nothing is installed, and the uses in the main thread serve its stages as well.
     """
-    if threading.current_thread() is not threading.main_thread():
+    global _stop_requests, _depth
+    before = {number: signal.getsignal(number) for number in FORWARDED}
+    in_place = all(getattr(handler, "__qualname__", "") == _OURS for handler in before.values())
+    if in_place or threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    global _stop_requests, _depth
-    before = {number: signal.getsignal(number) for number in FORWARDED}
-
     def handle(number: int, frame: FrameType | None) -> None:
+        ask_to_stop()
+        on_stop(_stop_requests)
         previous = before[signal.Signals(number)]
-        if _children:
-            ask_to_stop()
-            on_stop(_stop_requests)
-        elif callable(previous):
+        if _children or _stop_requests == 1:
+            return
+        if callable(previous):
             previous(number, frame)
         elif previous == signal.SIG_DFL:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
     handle.__qualname__ = _OURS
-    if all(getattr(handler, "__qualname__", "") == _OURS for handler in before.values()):
-        yield  # an outer use is in place and knows whom to tell
-        return
     _depth += 1
     for number in FORWARDED:
         signal.signal(number, handle)

@@ -86,7 +86,7 @@ class Work:
         last = self.last_attempt()
         if last is None and self.folder.exists():
             shutil.rmtree(self.folder)  # made by nothing that we know
-        if last is not None and (why := self._restart_because(last, run_id, runtime, forced)):
+        if last is not None and (why := self.restart_because(last, run_id, runtime, forced)):
             self.notices.append(f"{node} starts over: {why}")
             shutil.rmtree(self.folder)
             last = None
@@ -116,7 +116,8 @@ class Work:
         write_atomic(self.folder / "attempt.json", attempt.model_dump_json(indent=1))
         return attempt
 
-    def _restart_because(self, last: Attempt, run_id: str, runtime: Runtime, forced: bool) -> str:
+    def restart_because(self, last: Attempt, run_id: str, runtime: Runtime, forced: bool) -> str:
+        """Why a next attempt may not go on from `last`; empty when it may."""
         if differing := runtime_differences(last.runtime, runtime):
             return f"its work began under another runtime ({differing})"
         if forced and not (last.forced and last.run_id == run_id):

@@ -1,0 +1,160 @@
+"""What a flow calls, `stage(node, params, **inputs)`, and the session that answers: one plans, one executes.
+
+The session is found in a context variable, so that a flow reads as a story. A flow that runs without one,
+under a Prefect worker, gets an executing session made from the environment.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from stages.declaration import StageParams, declaration_of
+from stages.errors import UsageError
+from stages.spec import Runtime
+from tasks import provenance
+from tasks.execute import Request
+from tasks.store.home import Home
+from tasks.store.manifest import Outputs, Provenance, Ref
+from tasks.store.objects import Store
+
+_current: ContextVar["Session | None"] = ContextVar("posttrain_session", default=None)
+
+
+def stage(node: str, params: StageParams, **inputs: Ref) -> Outputs:
+    """The outputs of a node of the flow, by name: reused, resumed or made now; or, in a plan, foreseen.
+
+    `node` names this use of the stage (`evaluate.sft`) for status, `--from` and `--force`. The stage is the
+    one whose `params.py` holds the class of `params`. Raises UsageError for inputs that the stage does not
+    declare.
+    """
+    return current().stage(node, params, inputs)
+
+
+def current() -> "Session":
+    found = _current.get()
+    if found is None:
+        from tasks.worker import from_environment
+
+        found = from_environment()
+        _current.set(found)
+    return found
+
+
+@dataclass
+class Selection:
+    """Which nodes are made anew although their results exist.
+
+    `forced` nodes are. With `from_node`, so are that node and all that depends on it, while the nodes
+    before it must have their results already. What follows a forced node is remade only if its bytes
+    changed.
+    """
+
+    forced: frozenset[str] = frozenset()
+    from_node: str | None = None
+    _again: set[str] = field(default_factory=set)
+    _seen: set[str] = field(default_factory=set)
+
+    def forces(self, node: str, upstream: set[str]) -> bool:
+        """Call once per node, in the order of the flow."""
+        self._seen.add(node)
+        again = node == self.from_node or bool(upstream & self._again)
+        if again:
+            self._again.add(node)
+        return again or node in self.forced
+
+    def must_exist(self, node: str) -> bool:
+        return self.from_node is not None and self.from_node not in self._seen
+
+    def check(self) -> None:
+        """After the flow: raises UsageError for a name that is none of its nodes."""
+        named = self.forced | ({self.from_node} if self.from_node else frozenset())
+        if unknown := sorted(named - self._seen):
+            raise UsageError(
+                f"no node {unknown[0]!r} in this flow; its nodes: {', '.join(sorted(self._seen))}"
+            )
+
+
+class Session(ABC):
+    """One pass over a flow."""
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        runtime: Runtime,
+        flow: str,
+        run_id: str,
+        selection: Selection | None = None,
+        recipe_digest: str = "",
+        argv: list[str] | None = None,
+    ) -> None:
+        self.home = home
+        self.store = Store(home)
+        self.runtime = runtime
+        self.flow = flow
+        self.run_id = run_id
+        self.selection = selection or Selection()
+        self.flow_run_id: str | None = None
+        self._recipe_digest = recipe_digest
+        self._argv = argv or []
+        self._nodes: set[str] = set()
+        self._origins: dict[tuple[str, str], str] = {}  # node by (stage, key) of what it gave out
+
+    @abstractmethod
+    def answer(self, request: Request) -> Outputs: ...
+
+    def stage(self, node: str, params: StageParams, inputs: Outputs) -> Outputs:
+        if node in self._nodes:
+            raise UsageError(f"the flow {self.flow} uses the node name {node!r} twice")
+        self._nodes.add(node)
+        upstream = set(self.origins(inputs).values())
+        declared = declaration_of(params)
+        request = Request(
+            node=node,
+            declaration=declared,
+            params=params,
+            inputs=inputs,
+            runtime=self.runtime,
+            provenance=self._provenance(node, declared.name),
+            forced=self.selection.forces(node, upstream),
+        )
+        outputs = self.answer(request)
+        for ref in outputs.values():
+            self._origins[ref.stage, ref.key] = node
+        return outputs
+
+    def origins(self, inputs: Outputs) -> dict[str, str]:
+        """The node that each input comes from."""
+        return {name: self._origins.get((ref.stage, ref.key), ref.stage) for name, ref in inputs.items()}
+
+    def begin_again(self) -> None:
+        """Prefect retries the flow in this process: its nodes will be asked for once more."""
+        self._nodes.clear()
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Within, `stage` asks this session."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def _provenance(self, node: str, stage: str) -> Provenance:
+        git = provenance.git()
+        return Provenance(
+            run_id=self.run_id,
+            node=node,
+            flow=self.flow,
+            flow_run_id=self.flow_run_id,
+            recipe_digest=self._recipe_digest,
+            git_commit=git.commit,
+            git_dirty=git.dirty,
+            source_digest=provenance.source_digest(stage),
+            environment_digest=provenance.environment_digest(),
+            host=provenance.host(),
+            python=provenance.python(),
+            argv=self._argv,
+        )
