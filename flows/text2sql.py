@@ -54,17 +54,17 @@ def text2sql(recipe: Text2Sql) -> None:
         teacher = stage("teacher", adopted(recipe.teacher, recipe.seed))["checkpoint"]
     else:
         teacher = stage("teacher", recipe.teacher, **corpus)["checkpoint"]
-    of_base = stage("evaluate.base", recipe.evaluate, policy=base, **domain)
+    of_base = stage("evaluate.base", recipe.evaluate, policy=base, **domain)["evaluation"]
 
     archive = stage("archive", recipe.archive, base=base, **domain)["archive"]
 
     sft = stage("sft", recipe.sft, policy=base, **domain)["checkpoint"]
-    stage("evaluate.sft", recipe.evaluate, policy=sft, **domain)
+    of_sft = stage("evaluate.sft", recipe.evaluate, policy=sft, **domain)["evaluation"]
 
     opd = stage("opd", recipe.opd, policy=sft, teacher=teacher, **domain)["checkpoint"]
-    stage("evaluate.opd", recipe.evaluate, policy=opd, **domain)
+    of_opd = stage("evaluate.opd", recipe.evaluate, policy=opd, **domain)["evaluation"]
 
     rl = stage("rl", recipe.rl, policy=opd, archive=archive, **domain)["checkpoint"]
-    of_rl = stage("evaluate.rl", recipe.evaluate, policy=rl, **domain)
+    of_rl = stage("evaluate.rl", recipe.evaluate, policy=rl, **domain)["evaluation"]
 
-    stage("promote", recipe.promote, policy=rl, before=of_base["evaluation"], after=of_rl["evaluation"])
+    stage("promote", recipe.promote, policy=rl, before=of_base, sft=of_sft, opd=of_opd, after=of_rl)

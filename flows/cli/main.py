@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from flows.cli import logs, servers, status
+from flows.cli import cancel, logs, plan, resume, run, servers, status
 from flows.cli.failures import exit_for
 from tasks.servers.settings import NO_TELEMETRY
 
@@ -44,7 +44,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
 )
+app.command(rich_help_panel=RUNS)(run.run)
+app.command(rich_help_panel=RUNS)(plan.plan)
 app.command(rich_help_panel=RUNS)(status.status)
+app.command(rich_help_panel=RUNS)(resume.resume)
+app.command(rich_help_panel=RUNS)(cancel.cancel)
 app.command(rich_help_panel=RUNS)(logs.logs)
 app.command(rich_help_panel=MACHINE)(servers.up)
 app.command(rich_help_panel=MACHINE)(servers.down)

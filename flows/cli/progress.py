@@ -3,14 +3,17 @@
 Both tell node, step, rate and time left, and pass on what a stage wants to be read (a fallback, an alarm).
 """
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from flows.cli.console import err, say
-from flows.cli.words import seconds
+from flows.cli.words import outcome, rate, seconds
 from stages.spec import Event, EventKind
+from tasks.progress import Reporter
+from tasks.runs import NodeRecord, NodeState
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -54,29 +57,24 @@ class Pace:
         return text
 
 
-def rate(per_second: float) -> str:
-    """12.3/s, or 4.1 s each when slower than one a second."""
-    return f"{per_second:.1f}/s" if per_second >= 1 else f"{1 / per_second:.1f} s each"
-
-
-class Display(Protocol):
-    """A context in which a run reports what its nodes do."""
+class Display(Reporter, Protocol):
+    """A reporter that holds the terminal while it is entered."""
 
     def __enter__(self) -> "Display": ...
 
     def __exit__(self, *_: object) -> None: ...
-
-    def started(self, node: str, stage: str) -> None: ...
-
-    def event(self, node: str, event: Event) -> None: ...
-
-    def finished(self, node: str, state: str, took_s: float | None, message: str = "") -> None: ...
 
     def say(self, text: str) -> None: ...
 
 
 def display() -> Display:
     return Bars() if err().is_terminal else Lines()
+
+
+def tell_stop(requests: int) -> None:
+    """Written past all buffers: it is called in a signal handler, which may have interrupted a print."""
+    text = "stopping at the next step boundary (again to kill)…" if requests == 1 else "killing the stage"
+    os.write(2, f"\r{text}\n".encode())
 
 
 class Lines:
@@ -94,18 +92,22 @@ class Lines:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def started(self, node: str, stage: str) -> None:
-        self._paces[node] = Pace()
-        self._told_at[node] = time.monotonic()
-        self._tell(f"{node}: started" if node.split(".")[0] == stage else f"{node}: started (stage {stage})")
+    def on_node(self, record: NodeRecord) -> None:
+        if record.state is NodeState.RUNNING:
+            self._paces[record.node] = Pace()
+            self._told_at[record.node] = time.monotonic()
+            return  # said at its first event, since it may turn out to be reused
+        self._tell(f"{record.node}: {outcome(record)}")
 
-    def event(self, node: str, event: Event) -> None:
+    def on_event(self, node: str, event: Event) -> None:
         pace = self._paces.setdefault(node, Pace())
         match event.kind:
+            case EventKind.STARTED:
+                self._tell(f"{node}: started")
             case EventKind.NOTICE:
                 self._tell(f"{node}: {event.text}")
             case EventKind.RESUMED:
-                self._tell(f"{node}: resumed at {event.unit or 'step'} {event.step} of {event.total}")
+                self._tell(f"{node}: {resumed(event)}")
                 pace.update(event)
             case EventKind.PROGRESS:
                 pace.update(event)
@@ -113,8 +115,8 @@ class Lines:
                     self._told_at[node] = time.monotonic()
                     self._tell(f"{node}: {pace}")
 
-    def finished(self, node: str, state: str, took_s: float | None, message: str = "") -> None:
-        self._tell(f"{node}: {outcome(state, took_s, message)}")
+    def on_stop(self, requests: int) -> None:
+        tell_stop(requests)
 
     def say(self, text: str) -> None:
         self._tell(text)
@@ -138,16 +140,20 @@ class Bars:
         self._bars.clear()
         self._progress.stop()
 
-    def started(self, node: str, stage: str) -> None:
-        self._paces[node] = Pace()
-        self._bars[node] = self._progress.add_task(node, total=None, pace="")
+    def on_node(self, record: NodeRecord) -> None:
+        if record.state is NodeState.RUNNING:
+            self._paces[record.node] = Pace()
+            self._bars[record.node] = self._progress.add_task(record.node, total=None, pace="")
+            return
+        if (bar := self._bars.pop(record.node, None)) is not None:
+            self._progress.remove_task(bar)
+        self.say(f"{record.node}: {outcome(record)}")
 
-    def event(self, node: str, event: Event) -> None:
+    def on_event(self, node: str, event: Event) -> None:
         if event.kind is EventKind.NOTICE:
             self.say(f"{node}: {event.text}")
-            return
         if event.kind is EventKind.RESUMED:
-            self.say(f"{node}: resumed at {event.unit or 'step'} {event.step} of {event.total}")
+            self.say(f"{node}: {resumed(event)}")
         if event.kind in (EventKind.RESUMED, EventKind.PROGRESS) and node in self._bars:
             pace = self._paces[node]
             pace.update(event)
@@ -155,18 +161,15 @@ class Bars:
                 self._bars[node], completed=pace.step, total=pace.total or None, pace=str(pace)
             )
 
-    def finished(self, node: str, state: str, took_s: float | None, message: str = "") -> None:
-        if (bar := self._bars.pop(node, None)) is not None:
-            self._progress.remove_task(bar)
-        self.say(f"{node}: {outcome(state, took_s, message)}")
+    def on_stop(self, requests: int) -> None:
+        tell_stop(requests)
 
     def say(self, text: str) -> None:
         self._progress.console.print(text, markup=False)
 
 
-def outcome(state: str, took_s: float | None, message: str) -> str:
-    took = f" in {seconds(took_s)}" if took_s is not None and state == "completed" else ""
-    return f"{state}{took}{': ' + message if message else ''}"
+def resumed(event: Event) -> str:
+    return f"goes on from {event.unit or 'step'} {event.step} of {event.total}"
 
 
 def _progress() -> "Progress":

@@ -37,11 +37,16 @@ def status(run_id: options.RunId = None, last: options.Last = False, as_json: op
         return
     run = chosen_run(home, run_id, last, "status")
     if as_json:
-        print_json({**_summary(run), "stages": [_stage(node) for node in run.nodes()]})
+        print_json(run_as_json(run))
         return
     out().print(_nodes_table(run))
     if record := run.record().message:
         out().print(record, markup=False)
+
+
+def run_as_json(run: "Run") -> dict[str, Any]:
+    """A run for scripts: its summary and `stages`, one object a node in the order of the flow."""
+    return {**_summary(run), "stages": [_stage(node) for node in run.nodes()]}
 
 
 def _summary(run: "Run") -> dict[str, Any]:

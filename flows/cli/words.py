@@ -1,6 +1,10 @@
 """How states, times and digests are worded and coloured, everywhere the same."""
 
 from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tasks.runs import NodeRecord
 
 COLOURS = {
     "waiting": "dim",
@@ -34,3 +38,17 @@ def local_time(moment: datetime) -> str:
 def short(digest: str | None) -> str:
     """The first digits of a key or digest, enough to tell it from its neighbours."""
     return (digest or "").removeprefix("sha256:")[:SHOWN_DIGITS]
+
+
+def rate(per_second: float) -> str:
+    """12.3/s, or 4.1 s each when slower than one a second."""
+    return f"{per_second:.1f}/s" if per_second >= 1 else f"{1 / per_second:.1f} s each"
+
+
+def outcome(record: "NodeRecord") -> str:
+    """How a node ended, with its time, its digest and its message."""
+    took = f" in {seconds(record.seconds)}" if record.state == "completed" else ""
+    attempts = f" ({record.attempts} attempts)" if record.state == "completed" and record.attempts > 1 else ""
+    digest = f" {short(record.digest)}" if record.digest else ""
+    message = f": {record.message}" if record.message else ""
+    return f"{record.state}{took}{attempts}{digest}{message}"

@@ -1,0 +1,180 @@
+"""Carries out a run, new or resumed: plan, server, Prefect flow, lineage, report, the closing words."""
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.console import out, print_json, say
+from flows.cli.plan import make_plan, summary
+from flows.cli.progress import display
+from stages.errors import PosttrainError, StageStopped
+
+if TYPE_CHECKING:
+    from flows.catalogue import FlowEntry
+    from flows.recipe import Loaded
+    from tasks.planning import PlanLine
+    from tasks.runs import Run
+    from tasks.servers.prefect import RunServer
+    from tasks.session import Selection
+    from tasks.store.home import Home
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked for. `run` is the one to go on with; None begins a new one."""
+
+    entry: "FlowEntry"
+    loaded: "Loaded[Any]"
+    forced: frozenset[str] = frozenset()
+    from_node: str | None = None
+    run: "Run | None" = None
+
+    def selection(self) -> "Selection":
+        """Fresh each time: a selection remembers which nodes it saw."""
+        from tasks.session import Selection
+
+        return Selection(self.forced, self.from_node)
+
+
+def carry_out(home: "Home", prepare: Callable[[], Job], *, as_json: bool) -> None:
+    """Run a job to its end and say what came of it.
+
+    `prepare` is called while a private Prefect server comes up, since both take seconds. Raises what ended
+    the run; StageStopped when it can be resumed.
+    """
+    with _server(home) as server:
+        job = prepare()
+        lines = make_plan(home, job.entry, job.loaded, job.selection())
+        server.wait()
+        run = _ledger(home, job, lines)
+        say(f"run {run.id}: {summary(lines)}")
+        with _telling_how_to_resume(run):
+            _through_prefect(run, job)
+    _close(run, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _server(home: "Home") -> "Iterator[RunServer]":
+    from tasks.servers.prefect import for_run
+
+    server = for_run(home)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _ledger(home: "Home", job: Job, lines: "list[PlanLine]") -> "Run":
+    from tasks import provenance, runs
+    from tasks.runs import NodeRecord, RunRecord
+
+    argv = ["posttrain", *sys.argv[1:]]
+    if job.run is not None:
+        job.run.reopen()
+        run = job.run
+    else:
+        git = provenance.git()
+        recipe = job.loaded.recipe.model_dump(mode="json")
+        run = runs.create(
+            home,
+            RunRecord(
+                id=runs.new_run_id(job.entry.name),
+                flow=job.entry.name,
+                home=str(home.root),
+                recipe=recipe,
+                sources=dict(job.loaded.sources),
+                profile=job.loaded.profile,
+                runtime=recipe["runtime"],
+                forced=sorted(job.forced),
+                from_node=job.from_node,
+                argv=argv,
+                git_commit=git.commit,
+                git_dirty=git.dirty,
+                started=datetime.now(UTC),
+            ),
+        )
+    run.expect([NodeRecord(node=line.node, stage=line.stage) for line in lines])
+    return run
+
+
+def _through_prefect(run: "Run", job: Job) -> None:
+    from tasks.executing import ExecutingSession
+
+    with display() as shown:
+        session = ExecutingSession(
+            run, runtime=job.loaded.recipe.runtime, selection=job.selection(), reporter=shown
+        )
+        with session.active():
+            job.entry.flow(job.loaded.recipe)
+
+
+@contextlib.contextmanager
+def _telling_how_to_resume(run: "Run") -> Iterator[None]:
+    """After a stop or a failure: what to type to go on."""
+    try:
+        yield
+    except StageStopped as stopped:
+        say(str(stopped))
+        raise StageStopped(f"stopped; go on with `posttrain resume {run.id}` (or --last)") from stopped
+    except Exception:
+        say(f"run {run.id} failed; when the cause is removed, go on with `posttrain resume {run.id}`")
+        raise
+
+
+def _close(run: "Run", *, as_json: bool) -> None:
+    """Lineage and report are views of what is stored: their failure is told, it does not fail the run."""
+    from tasks.lineage.project import sync_quietly
+
+    if undone := sync_quietly(run.home, run.id):
+        say(undone)
+    report = _report(run)
+    if as_json:
+        _print_json(run, report)
+    else:
+        _closing_words(run, report)
+
+
+def _report(run: "Run") -> Path | None:
+    try:
+        from tasks.report import write
+
+        return write(run.home, run.id)
+    except PosttrainError as error:
+        say(f"no report was written: {error}")
+    return None
+
+
+def _print_json(run: "Run", report: Path | None) -> None:
+    from flows.cli.results import results
+    from flows.cli.status import run_as_json
+
+    print_json({**run_as_json(run), **results(run), "report": str(report) if report else None})
+
+
+def _closing_words(run: "Run", report: Path | None) -> None:
+    from flows.cli.results import decision, summaries, tables, verdict_lines
+    from tasks.lineage.registry import promotion_of_run
+    from tasks.store.objects import Store
+
+    store, nodes = Store(run.home), run.nodes()
+    reused = [node.node for node in nodes if node.state == "reused"]
+    if reused:
+        everything = len(reused) == len(nodes)
+        out().print(f"reused: {'every node' if everything else ', '.join(reused)}", markup=False)
+    for table in tables(summaries(store, nodes)):
+        out().print()
+        out().print(table)
+    out().print()
+    for line in verdict_lines(decision(store, nodes)):
+        out().print(line, markup=False)
+    promotion = promotion_of_run(run.home, run.id)
+    target = f"{promotion.name}@champion" if promotion else run.id
+    if report:
+        out().print(f"report   {report}", markup=False)
+    out().print(f"lineage  posttrain lineage audit {shlex.quote(target)} --verify", markup=False)
+    out().print("UIs      posttrain up", markup=False)
