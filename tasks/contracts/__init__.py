@@ -1,0 +1,1 @@
+"""Contracts at stage boundaries: nothing that breaks one is committed."""
