@@ -12,7 +12,7 @@ def reverse_kl_BT(student_logits_BTV: Tensor, teacher_logits_BTV: Tensor) -> Ten
     """KL(student || teacher) per position, in nats, over the full vocabulary; differentiable in the student.
 
     The log-ratio is detached: as sum_v p_v grad log p_v = 0, the gradient is sum_v d_v grad p_v, which is
-    exactly zero (not 1e-17) where teacher and student agree. First-order gradients only.
+    exactly zero (not 1e-17) where teacher and student agree. First-order gradients of finite logits only.
     """
     precise = torch.promote_types(student_logits_BTV.dtype, torch.float32)
     with torch.no_grad():
