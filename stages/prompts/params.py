@@ -20,9 +20,9 @@ class PromptsParams(StageParams):
     vocabulary: int = Field(default=860, ge=300)
     """Tokens of the BPE: 4 special ones, 256 bytes, the rest merges."""
     tokenizer_rows: int = Field(default=3_000, ge=1)
-    """Questions with their answers that the merges are learnt from; slots are random, so that names come in pieces."""
+    """Questions with their answers to learn merges from; slots are random, so that names come in pieces."""
     limits: Mapping[Split, int] = {}
-    """At most so many prompts of a split, spread over its families; a split that is not named is kept whole."""
+    """At most so many prompts of a split, spread over its families; a split not named is kept whole."""
 
 
 STAGE = Declaration(

@@ -1,7 +1,7 @@
 """Builds the domain's folder, writes its questions as prompts/1, and trains the tokenizer on its text.
 
-The tokenizer sees training questions only, with random slot values, so that a held-out value is cut into pieces
-as any other name is.
+The tokenizer sees training questions only, with random slot values, so that a held-out value is cut into
+pieces as any other name is.
 """
 
 import json

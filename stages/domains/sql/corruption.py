@@ -1,4 +1,4 @@
-"""Plausible wrong queries for the pre-training mixture: one or two slips of a hurried author, mostly still valid SQL.
+"""Plausible wrong queries for the pre-training mixture: a slip or two of a hurried author, mostly valid SQL.
 
 A slip may by luck leave the answer right; callers who need wrong answers only must verify.
 """

@@ -1,8 +1,8 @@
 """Builds the two databases of the domain from the rows kept in the project.
 
 `main.sqlite` holds the real rows plus the ambiguous additions; `perturbed.sqlite` is a seeded variation of it
-(rows dropped, numbers and countries changed). An answer must agree with a reference on both, so that a result that is equal
-by accident on one is not taken for a correct query.
+(rows dropped, numbers and countries changed). An answer must agree with a reference on both, so that a result
+that is equal by accident on one is not taken for a correct query.
 """
 
 import io
@@ -42,7 +42,8 @@ def build(folder: Path) -> None:
     """Write both databases into `folder`. The same SQLite library gives the same bytes."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise PosttrainError(
-            f"SQLite {sqlite3.sqlite_version} is too old for the sql domain: use a Python linked against 3.35 or newer"
+            f"SQLite {sqlite3.sqlite_version} is too old for the sql domain: "
+            "use a Python that is linked against 3.35 or newer"
         )
     rows = read_rows()
     _write(folder / MAIN, add_ambiguity(rows, random.Random("main")))
@@ -83,7 +84,7 @@ def add_ambiguity(rows: Rows, rng: random.Random) -> Rows:
 
 
 def _regions(customers: list[Row], rng: random.Random) -> None:
-    """Every country is the region of at least one customer who lives elsewhere; of the rest half live at home."""
+    """Every country is the region of one who lives elsewhere; of the other customers half live at home."""
     countries = sorted({c["country"] for c in customers})
     order = customers[:]
     rng.shuffle(order)

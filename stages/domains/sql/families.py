@@ -1,4 +1,4 @@
-"""The grid of question families: an operation times a filter path. A cell is a family, with one or two readings.
+"""The grid of question families: an operation times a filter path. A cell is a family of one or two readings.
 
 Held-out families are cells whose operation and filter both occur in trained cells, but never together.
 """
@@ -58,8 +58,9 @@ ASKED = {
     "invoice.largest": "largest invoice",
     "invoice.average": "average invoice",
 }
-"""What a question asks for. Words that stand for two things of the schema name neither: "kind" is genre or style."""
+"""What a question asks for. An ambiguous word names neither of the two things that it may mean."""
 
+# "kind" is genre or style, "area" is country or region
 NARROWED = {
     "artist": "by artist",
     "album": "on album",

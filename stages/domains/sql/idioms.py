@@ -1,7 +1,7 @@
 """How one answer can be written in several ways: idioms for the filter times shapes for the operation.
 
-A strategy is (shape, idiom). The filter part and the operation part of a query are independent pieces of text,
-the same for every family, so that a new pairing of the two can be understood from its parts.
+A strategy is (shape, idiom). The filter part and the operation part of a query are independent pieces of
+text, the same for every family, so that a new pairing of the two can be understood from its parts.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Idiom(StrEnum):
 
 @dataclass(frozen=True)
 class Hop:
-    """One step from a table towards the one that holds the value: `join {table} {alias} on {left} = {right}`."""
+    """One step towards the table that holds the value: `join {table} {alias} on {left} = {right}`."""
 
     table: str
     alias: str
@@ -59,7 +59,7 @@ class Path:
         return (first, *second, Idiom.IN, Idiom.EXISTS, Idiom.CTE, *last)
 
     def narrow(self, idiom: Idiom, value: str) -> tuple[str, str]:
-        """The text before `select` (a CTE or nothing) and the FROM and WHERE clauses; `value` is an SQL literal."""
+        """What stands before `select` (a CTE or nothing), and FROM with WHERE; `value` is an SQL literal."""
         base = f"from {self.base} {self.alias}"
         test = f"{self.column} = {value}"
         first, last = self.hops[0], self.hops[-1]
@@ -123,7 +123,9 @@ TEMPLATES: dict[str, dict[Shape, str]] = {
     "longest": {
         Shape.ORDER: "{w}select {c} {f} order by {m} desc limit 1",
         Shape.BARE_MAX: "{w}select name from ( select {c} , max( {m} ) {f} )",
-        Shape.RANK: "{w}select name from ( select {c} , rank( ) over ( order by {m} desc ) r {f} ) where r = 1",
+        Shape.RANK: (
+            "{w}select name from ( select {c} , rank( ) over ( order by {m} desc ) r {f} ) where r = 1"
+        ),
     },
     "top": {
         Shape.ORDER: "{w}select {c} {f} order by {m} desc limit 3",
@@ -153,7 +155,7 @@ class Reading:
     distinct_rows: bool = False
 
     def strategies(self, value: str) -> list[str]:
-        """Correct queries for an SQL literal: every idiom in the first shape, then the other shapes; 3 to 8."""
+        """3 to 8 correct queries: every idiom in the first shape, then the other shapes."""
         shapes = list(TEMPLATES[self.operation])
         if not self.distinct_rows:
             shapes = [shape for shape in shapes if shape is not Shape.INTERSECT]

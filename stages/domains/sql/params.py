@@ -9,8 +9,8 @@ class SqlParams(BaseModel):
     schema_in_prompt: bool = False
     """Put the CREATE statements into the user message: for models that were not trained on this database."""
     vm_steps: int = Field(default=2_000_000, ge=10_000)
-    """Budget of SQLite virtual-machine steps for one execution: counted, not timed, so that a verdict repeats."""
+    """Budget of steps of SQLite's virtual machine for one execution: counted, so that a verdict repeats."""
     row_cap: int = Field(default=5_000, ge=1)
-    """A reference with more rows is refused; an answer is never read further than one row past the references."""
+    """A reference with more rows is refused; an answer is read to one row past the references at most."""
     max_sql_chars: int = Field(default=2_000, ge=1)
     """A longer answer is wrong without being executed."""

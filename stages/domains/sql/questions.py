@@ -1,6 +1,7 @@
 """From families and slot values to prompts; a question is kept only if it is sound on both databases.
 
-Sound: every strategy of a reading returns the same rows, never none, and different readings return different rows.
+Sound: every strategy of a reading returns the same rows, never none, and different readings return different
+rows.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Reads one SQLite file and nothing else: read-only, an authorizer, a budget of VM steps, a row cap.
 
-`mode=ro` alone does not do it: ATTACH creates files under it. What the sandbox does not cover is a defect in SQLite itself;
-`stages.domains.pool` adds a process with resource limits around it.
+`mode=ro` alone does not do it: ATTACH creates files under it. What the sandbox does not cover is a defect in
+SQLite itself; `stages.domains.pool` adds a process with resource limits around it.
 """
 
 import sqlite3
@@ -12,12 +12,18 @@ from typing import Any
 from stages.domains.sql import schema
 
 STEPS_PER_TICK = 1_000
+# fmt: off
 FUNCTIONS = frozenset(
-    "abs avg coalesce count dense_rank first_value group_concat ifnull iif instr lag last_value lead length like "
-    "lower ltrim max min nth_value ntile nullif percent_rank cume_dist rank replace round row_number rtrim "
-    "sign substr substring sum total trim typeof unicode upper".split()
+    {
+        "abs", "avg", "coalesce", "count", "cume_dist", "dense_rank", "first_value", "group_concat",
+        "ifnull", "iif", "instr", "lag", "last_value", "lead", "length", "like", "lower", "ltrim",
+        "max", "min", "nth_value", "ntile", "nullif", "percent_rank", "rank", "replace", "round",
+        "row_number", "rtrim", "sign", "substr", "substring", "sum", "total", "trim", "typeof",
+        "unicode", "upper",
+    }
 )
-"""Deterministic and cheap; nothing that tells the time, draws a random number, or makes large values from small ones."""
+# fmt: on
+"""Deterministic and cheap: no time, no random number, no large value made from small ones."""
 
 LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 1_000_000,

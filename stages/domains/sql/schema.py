@@ -1,9 +1,14 @@
 """The music store's tables, and what was added to them so that questions have two readings.
 
-Added, after the four kinds of AmbiQT: `customer.region` beside `country` (C, synonymous columns), `style` beside
-`genre` (T, synonymous tables), `track_file` and `customer_contact` split off (J), `album_size` and
+Added, after the four kinds of AmbiQT: `customer.region` beside `country` (C, synonymous columns), `style`
+beside `genre` (T, synonymous tables), `track_file` and `customer_contact` split off (J), `album_size` and
 `customer_total` (P, precomputed aggregates). Their values differ from what they stand beside.
 """
+
+
+def _texts(*names: str) -> tuple[str, ...]:
+    return tuple(f"{name} text" for name in names)
+
 
 # table -> column definitions; foreign keys are indexed
 REAL: dict[str, tuple[str, ...]] = {
@@ -30,33 +35,50 @@ REAL: dict[str, tuple[str, ...]] = {
     ),
     "employee": (
         "id integer primary key",
-        *(
-            f"{column} text"
-            for column in (
-                "last_name first_name title birth_date hire_date address city state country postal_code phone fax"
-            ).split()
+        *_texts(
+            "last_name",
+            "first_name",
+            "title",
+            "birth_date",
+            "hire_date",
+            "address",
+            "city",
+            "state",
+            "country",
+            "postal_code",
+            "phone",
+            "fax",
         ),
         "email text",
         "reports_to integer references employee(id)",
     ),
     "customer": (
         "id integer primary key",
-        *(
-            f"{column} text"
-            for column in (
-                "first_name last_name company address city state country postal_code phone fax email"
-            ).split()
+        *_texts(
+            "first_name",
+            "last_name",
+            "company",
+            "address",
+            "city",
+            "state",
+            "country",
+            "postal_code",
+            "phone",
+            "fax",
+            "email",
         ),
         "support_rep_id integer references employee(id)",
     ),
     "invoice": (
         "id integer primary key",
         "customer_id integer references customer(id)",
-        *(
-            f"{column} text"
-            for column in (
-                "invoice_date billing_address billing_city billing_state billing_country billing_postal_code"
-            ).split()
+        *_texts(
+            "invoice_date",
+            "billing_address",
+            "billing_city",
+            "billing_state",
+            "billing_country",
+            "billing_postal_code",
         ),
         "total real",
     ),

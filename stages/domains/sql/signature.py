@@ -1,13 +1,14 @@
 """The strategy of a correct query: its normalised plan, with the results of the reading that it meets.
 
-The plan is SQLite's EXPLAIN QUERY PLAN tree with aliases mapped to tables, and constants, index names and subquery
-numbers erased. The result alone would merge strategies; the plan alone would merge readings whose plans agree.
+The plan is SQLite's EXPLAIN QUERY PLAN tree with aliases mapped to tables, and constants, index names and
+subquery numbers erased. The result alone would merge strategies, the plan alone readings with the same plan.
 """
 
 import hashlib
 import re
 import sqlite3
 
+from stages.domains.sql import schema
 from stages.domains.sql.sandbox import Sandbox
 
 VERSION = f"eqp-1/sqlite-{sqlite3.sqlite_version}"
@@ -17,6 +18,7 @@ NAMED = re.compile(
     r"(?= USING | VIRTUAL TABLE| LEFT-JOIN| \(|$)"
 )
 INDEX_NAME = re.compile(r"(INDEX) (?!\()\S+(?= \(|$)")
+TABLE_ALIAS = re.compile(rf"\b({'|'.join(schema.TABLES)})\s+(?:as\s+)?([a-z_]\w*)")
 NUMBER = re.compile(r"(SUBQUERY|SUBQUERIES|INDEX) \d+")
 
 
@@ -51,7 +53,10 @@ def alias_tables(sql: str) -> dict[str, set[str]]:
     import sqlglot
     from sqlglot import exp
 
-    tree = sqlglot.parse_one(sql, dialect="sqlite")
+    try:
+        tree = sqlglot.parse_one(sql, dialect="sqlite")
+    except sqlglot.errors.SqlglotError:
+        return _alias_tables_by_pattern(sql)
     generic = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     tables: dict[str, set[str]] = {}
     for table in tree.find_all(exp.Table):
@@ -61,13 +66,24 @@ def alias_tables(sql: str) -> dict[str, set[str]]:
     return tables
 
 
+def _alias_tables_by_pattern(sql: str) -> dict[str, set[str]]:
+    """For the rare query that SQLite runs and sqlglot cannot read: a table's name and the word after it."""
+    tables = {name: {name} for name in schema.TABLES}
+    for name, alias in TABLE_ALIAS.findall(sql.lower()):
+        tables.setdefault(alias, set()).add(name)
+    return tables
+
+
 def with_unique_aliases(sql: str) -> str:
-    """The same query with a different alias for every occurrence of a table."""
+    """The same query with another alias for every occurrence of a table; unchanged if it cannot be read."""
     import sqlglot
     from sqlglot import exp
     from sqlglot.optimizer.scope import traverse_scope
 
-    tree = sqlglot.parse_one(sql, dialect="sqlite")
+    try:
+        tree = sqlglot.parse_one(sql, dialect="sqlite")
+    except sqlglot.errors.SqlglotError:
+        return sql
     number = 0
     for scope in traverse_scope(tree):
         for table in scope.tables:

@@ -1,7 +1,7 @@
 """Slot values of questions: real ones from the database with their split, and random ones for pre-training.
 
-A value is held out as a string, whatever slot it fills ("Audioslave" is an artist and an album), so that no training
-row of any family shows it.
+A value is held out as a string, whatever slot it fills ("Audioslave" is an artist and an album), so that no
+training row of any family shows it.
 """
 
 import hashlib
@@ -22,12 +22,13 @@ TEST_SHARE, VALIDATION_SHARE = 0.13, 0.1
 
 SOURCES: dict[str, tuple[str, int]] = {
     "artist": (
-        "select ar.name from artist ar join album al on al.artist_id = ar.id join track t on t.album_id = al.id "
-        "group by ar.id having count(*) >= 5",
+        "select ar.name from artist ar join album al on al.artist_id = ar.id "
+        "join track t on t.album_id = al.id group by ar.id having count(*) >= 5",
         70,
     ),
     "album": (
-        "select al.title from album al join track t on t.album_id = al.id group by al.id having count(*) >= 5",
+        "select al.title from album al join track t on t.album_id = al.id "
+        "group by al.id having count(*) >= 5",
         65,
     ),
     "composer": ("select composer from track where composer is not null group by 1 having count(*) >= 4", 60),
@@ -42,6 +43,7 @@ SOURCES: dict[str, tuple[str, int]] = {
 }
 """Slot -> (query on the main database, most values kept)."""
 
+SYMBOLS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./&-"
 CONSONANTS, VOWELS = "bcdfghjklmnprstvwz", "aeiou"
 
 
@@ -80,7 +82,7 @@ def _usable(value: str) -> bool:
 
 
 class RandomSlots:
-    """Strings that look like names but are none: what teaches a small model to copy instead of to remember."""
+    """Strings that look like names but are none: they teach a small model to copy instead of to remember."""
 
     def __init__(self, train_values: Sequence[str]) -> None:
         words = {word for value in train_values for word in value.split() if word.isalpha() and len(word) > 3}
@@ -111,7 +113,5 @@ class RandomSlots:
                 for _ in range(rng.randint(1, 3))
             )
             return "".join(syllables).capitalize()
-        letters = "".join(
-            rng.choice("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./&-") for _ in range(rng.randint(2, 4))
-        )
+        letters = "".join(rng.choice(SYMBOLS) for _ in range(rng.randint(2, 4)))
         return letters.strip("./&-") or "X"

@@ -1,6 +1,7 @@
 """Executes an answer on both databases and compares it with the references of every reading.
 
-A query that fails or exceeds its budget is wrong. A prompt whose reference fails is unscorable: the fault is ours.
+A query that fails or exceeds its budget is wrong. A prompt whose reference fails is unscorable: the fault is
+ours.
 """
 
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class Verifier:
             Sandbox(folder / name, params.vm_steps, params.max_sql_chars) for name in (MAIN, PERTURBED)
         )
         self._references: dict[str, Reference | None] = {}
+        self._latest: tuple[tuple[str, str], Verdict] | None = None
 
     def reference(self, sql: str) -> Reference | None:
         """Executed once and kept; None if it fails or is empty on any database."""
@@ -57,6 +59,12 @@ class Verifier:
         return Reference(results, ordered, "/".join(digest(rows, ordered) for rows in results))
 
     def verify(self, prompt: Prompt, text: str) -> Verdict:
+        key = (prompt.id, text)
+        if self._latest is None or self._latest[0] != key:  # the signature asks for the verdict again
+            self._latest = key, self._judge(prompt, text)
+        return self._latest[1]
+
+    def _judge(self, prompt: Prompt, text: str) -> Verdict:
         references = {name: self.reference(sql) for name, sql in prompt.payload["readings"].items()}
         valid = {name: found for name, found in references.items() if found is not None}
         if len(valid) < len(references) or not valid:
