@@ -1,0 +1,22 @@
+from typing import ClassVar
+
+from pydantic import Field
+
+from stages.declaration import FILES, Declaration, StageParams
+
+
+class CounterParams(StageParams):
+    expected_seconds: ClassVar[float] = 3.0
+
+    steps: int = Field(6, ge=1)
+    modulus: int = 1_000_003
+
+
+STAGE = Declaration(
+    name="toy_stages.counter",
+    version=1,
+    params=CounterParams,
+    inputs={"before": FILES},
+    outputs={"sum": FILES, "trace": FILES},
+    optional=frozenset({"before"}),
+)
