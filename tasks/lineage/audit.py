@@ -10,7 +10,7 @@ from tasks.lineage.ancestry import Ancestry, walk
 from tasks.lineage.difference import Difference, compare
 from tasks.lineage.mismatch import AuditMismatch, Mismatch
 from tasks.lineage.resolve import Subject, resolve
-from tasks.lineage.verify import Verified, rehash
+from tasks.lineage.verify import Verified, bare, rehash
 from tasks.store.home import Home
 from tasks.store.manifest import InputRecord, Manifest, OutputRecord, Record
 from tasks.store.objects import Store
@@ -71,8 +71,8 @@ class Audit(Record):
         if self.verified:
             done = self.verified
             root.add(
-                f"[green]verified[/]  {done.results} results, {done.files} files, {done.bytes / 1e6:,.1f} MB: every "
-                "file, digest, key and hand-over is as recorded"
+                f"[green]verified[/]  {done.results} results, {done.files} files, "
+                f"{done.bytes / 1e6:,.1f} MB: every file, digest, key and hand-over is as recorded"
             )
         return root
 
@@ -97,7 +97,7 @@ class Audit(Record):
 def audit(home: Home, target: str, verify: bool = False) -> Audit:
     """Walk back from the target; with `verify` re-hash everything on the way.
 
-    Raises UsageError for a target that names nothing, AuditMismatch naming the files that are not as recorded.
+    Raises UsageError for a target that names nothing, AuditMismatch naming what is not as recorded.
     """
     store, subject = Store(home), resolve(home, target)
     ancestry = walk(store, subject.ref)
@@ -122,7 +122,7 @@ def _how(manifest: Manifest) -> str:
 
 
 def _files(output: OutputRecord) -> str:
-    shown = [f"{file.path} {file.sha256[:KEY_CHARS]}" for file in output.files[:SHOWN_FILES]]
+    shown = [f"{file.path} {bare(file.sha256)[:KEY_CHARS]}" for file in output.files[:SHOWN_FILES]]
     more = len(output.files) - SHOWN_FILES
     return f"  [magenta]{escape(', '.join(shown))}{f' and {more} more' if more > 0 else ''}[/]"
 
@@ -140,7 +140,7 @@ def _result_json(manifest: Manifest) -> dict[str, Any]:
             "kind": output.kind,
             "contract": output.contract,
             "rows": output.rows,
-            "files": {file.path: f"sha256:{file.sha256}" for file in output.files},
+            "files": {file.path: f"sha256:{bare(file.sha256)}" for file in output.files},
         }
         for name, output in manifest.outputs.items()
     }

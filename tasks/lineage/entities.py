@@ -63,9 +63,19 @@ def step_metrics(file: Path) -> list[tuple[str, float, int]]:
 
 
 def summary_metrics(file: Path) -> list[tuple[str, float, int]]:
-    """The numbers of an evaluation's summary.json under dotted names, at step 0."""
-    leaves = flatten(json.loads(file.read_text()))
-    return [(metric_name(name), float(value), 0) for name, value in leaves if is_number(value)]
+    """An evaluation's means and standard errors at step 0: `pass_at_1`, `test-values/pass_at_1`,
+    `capability/<name>/pass_at_1`; the spread of single capabilities stays in summary.json."""
+    summary = json.loads(file.read_text())
+    rows = []
+    for scope, found in summary["scopes"].items():
+        prefix = "" if scope == "overall" else f"{scope}/"
+        for name, value in found["metrics"].items():
+            rows.append((prefix + metric_name(name), value["mean"], 0))
+            rows.append((prefix + metric_name(name) + "_standard_error", value["standard_error"], 0))
+    for capability, found in summary["matrix"].items():
+        for name, value in found["metrics"].items():
+            rows.append((f"capability/{metric_name(capability)}/{metric_name(name)}", value["mean"], 0))
+    return [(name, float(value), step) for name, value, step in rows if is_number(value)]
 
 
 def is_number(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """One store beside what MLflow has of it: runs for stage executions, external models for checkpoints.
 
-A checkpoint goes as its digest and its path, never as bytes. A projection that was torn is completed: a call is
-either repeated with the same values and times, which MLflow keeps once, or made only where it is missing.
+A checkpoint goes as its digest and its path, never as bytes. A projection that was torn is completed: a call
+is repeated with the same values and times, which MLflow keeps once, or made only where it is missing.
 """
 
 import json

@@ -39,7 +39,7 @@ class Subject(Ref):
 
 
 def resolve(home: Home, target: str) -> Subject:
-    """Raises UsageError when the target names nothing here, AuditMismatch for a changed folder of a result."""
+    """Raises UsageError when the target names nothing here, AuditMismatch for a changed result."""
     manifests = list(Store(home).manifests())
     if DIGEST.fullmatch(target):
         return _by_digest(manifests, target)

@@ -63,16 +63,20 @@ def _of_result(store: Store, manifest: Manifest) -> Iterator[Mismatch]:
 
 
 def _of_files(folder: Path, output: OutputRecord) -> Iterator[Mismatch]:
-    recorded = {record.path: record for record in output.files}
-    present = {record.path: record for record in file_records(folder)} if folder.is_dir() else {}
-    for path, record in recorded.items():
+    recorded = {record.path: bare(record.sha256) for record in output.files}
+    present = {record.path: bare(record.sha256) for record in file_records(folder)} if folder.is_dir() else {}
+    for path, sha256 in recorded.items():
         if path not in present:
             yield Mismatch(path=str(folder / path), problem="is missing")
-        elif present[path].sha256 != record.sha256:
-            problem = f"sha256 is {present[path].sha256[:12]}…, the manifest says {record.sha256[:12]}…"
+        elif present[path] != sha256:
+            problem = f"sha256 is {present[path][:12]}…, the manifest says {sha256[:12]}…"
             yield Mismatch(path=str(folder / path), problem=problem)
     for path in sorted(present.keys() - recorded.keys()):
         yield Mismatch(path=str(folder / path), problem="is not in the manifest")
+
+
+def bare(sha256: str) -> str:
+    return sha256.removeprefix("sha256:")
 
 
 def _of_content(folder: Path, output: OutputRecord) -> Iterator[Mismatch]:
