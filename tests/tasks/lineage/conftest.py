@@ -22,6 +22,7 @@ from stages.evaluate.summary import summarise
 from stages.evaluate.tally import Tally
 from tasks import runs
 from tasks.lineage.connection import connect
+from tasks.lineage.registry import register
 from tasks.store.digest import digest
 from tasks.store.home import Home
 from tasks.store.keys import SCHEMA, canonical
@@ -53,6 +54,10 @@ class Pipeline:
     def __init__(self, home: Home, run_id: str, flow: str = "text2sql") -> None:
         self.home, self.store, self.run_id, self.flow = home, Store(home), run_id, flow
         self.made: dict[str, Manifest] = {}
+        self.ledger = runs.Run(home, run_id)
+        if self.ledger.folder.exists():
+            self.made = {manifest.provenance.node: manifest for manifest in self.store.manifests()}
+            return
         record = runs.RunRecord(
             id=run_id,
             flow=flow,
@@ -63,7 +68,7 @@ class Pipeline:
             git_commit="c" * 40,
             started=START,
         )
-        self.ledger = runs.create(home, record)
+        runs.create(home, record)
 
     def put(
         self,
@@ -182,12 +187,20 @@ class Pipeline:
 
     def checkpoint(self, node: str, inputs: dict[str, tuple[str, str]], **params: Any) -> Manifest:
         history = [{"step": step, "loss": 2.0 / step, "gradient_norm": 1.0} for step in range(1, 6)]
-        return self.put(node, {"checkpoint": self._model(node, params)}, inputs, history, **params)
+        return self.put(
+            node,
+            {"checkpoint": self._model(node, params, inputs.get("policy", ("", ""))[0])},
+            inputs,
+            history,
+            **params,
+        )
 
-    def _model(self, node: str, params: dict[str, Any]) -> tuple[Kind, None, Fill]:
+    def _model(self, node: str, params: dict[str, Any], policy: str = "") -> tuple[Kind, None, Fill]:
         def fill(folder: Path) -> None:
             folder.mkdir(parents=True)
-            seed = int.from_bytes(canonical({"node": node, **params})[-8:], "big") % 2**32
+            start = self.made[policy].digest if policy else ""
+            said = hashlib.sha256(canonical({"node": node, "params": params, "start": start})).digest()
+            seed = int.from_bytes(said[:4], "big")
             weights = np.random.default_rng(seed).normal(size=(4, 8)).astype(np.float32)
             save_file({"embed.weight": weights}, folder / "model.safetensors")
             config = {
@@ -265,7 +278,7 @@ class Pipeline:
             (folder / "switch.json").write_text(json.dumps(decision))
 
         history = [{"step": step, "reverse_kl": 1.0 / step, "gradient_norm": 0.5} for step in range(1, 101)]
-        outputs = {"checkpoint": self._model("opd", {}), "switch": (Kind.FILES, None, switch)}
+        outputs = {"checkpoint": self._model("opd", {}, "sft"), "switch": (Kind.FILES, None, switch)}
         return self.put("opd", outputs, {"policy": ("sft", "checkpoint")}, history, steps=100)
 
     def rl(self) -> Manifest:
@@ -280,7 +293,7 @@ class Pipeline:
             "archive": ("archive", "curve"),
             "prompts": ("prompts", "prompts"),
         }
-        return self.put("rl", {"checkpoint": self._model("rl", {})}, inputs, history, steps=3)
+        return self.put("rl", {"checkpoint": self._model("rl", {}, "opd")}, inputs, history, steps=3)
 
     def promote(self, promoted: bool) -> Manifest:
         gates = [
@@ -396,10 +409,30 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(tracking.uri.removeprefix("sqlite:///"))
 
 
-@pytest.fixture
-def home(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Without runs, with an empty MLflow database; no tracking server of this machine takes part."""
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tracking server of this machine takes part."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Pipeline:
+    """A promoted run that MLflow has not seen; copy it, do not change it."""
+    home = Home(tmp_path_factory.mktemp("finished") / "home")
+    home.mlflow.mkdir(parents=True)
+    shutil.copy(empty_database, home.mlflow / "mlflow.db")
+    return Pipeline(home, "text2sql-a").run()
+
+
+def copy_of(run: Pipeline, folder: Path) -> Pipeline:
+    home = Home(folder / "home")
+    shutil.copytree(run.home.root, home.root)
+    return Pipeline(home, run.run_id)
+
+
+@pytest.fixture
+def home(tmp_path: Path, empty_database: Path) -> Home:
+    """Without runs, with an empty MLflow database."""
     found = Home(tmp_path / "home")
     found.mlflow.mkdir(parents=True)
     shutil.copy(empty_database, found.mlflow / "mlflow.db")
@@ -407,12 +440,22 @@ def home(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def pipeline(home: Home) -> Pipeline:
-    """A promoted run."""
-    return Pipeline(home, "text2sql-a").run()
+def pipeline(finished: Pipeline, tmp_path: Path) -> Pipeline:
+    """A promoted run, the test's own."""
+    return copy_of(finished, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def registered(finished: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    """A promoted run that MLflow has; to look at only."""
+    run = copy_of(finished, tmp_path_factory.mktemp("registered"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        register(run.home, run.run_id)
+    return run
 
 
 @pytest.fixture
-def new_pipeline(home: Home) -> Callable[..., Pipeline]:
-    """`new_pipeline(run_id, flow=...)`: nothing has run yet."""
-    return partial(Pipeline, home)
+def new_pipeline(tmp_path: Path) -> Callable[..., Pipeline]:
+    """`new_pipeline(run_id)` in the test's home: nothing has run yet."""
+    return partial(Pipeline, Home(tmp_path / "home"))

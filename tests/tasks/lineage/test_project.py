@@ -54,21 +54,21 @@ def content(home):
     return said
 
 
-@pytest.fixture
-def synced(pipeline):
-    sync(pipeline.home)
-    return pipeline
+def test_syncing_again_makes_nothing_and_completing_repeats_nothing(pipeline):
+    home = pipeline.home
+    assert sync(home).model_dump() == {"created": 11, "present": 0}
+    whole = content(home)
+    assert sync(home).model_dump() == {"created": 0, "present": 11}
+    assert content(home) == whole
+    with connect(home) as tracking:  # as if every projection had been torn in its last call
+        for run in everything(home).values():
+            tracking.client.update_run(run.info.run_id, status="RUNNING")
+    assert sync(home).model_dump() == {"created": 11, "present": 0}
+    assert content(home) == whole
 
 
-def test_the_second_sync_makes_nothing(pipeline):
-    assert sync(pipeline.home).model_dump() == {"created": 11, "present": 0}
-    before = content(pipeline.home)
-    assert sync(pipeline.home).model_dump() == {"created": 0, "present": 11}
-    assert content(pipeline.home) == before
-
-
-def test_stages_are_nested_under_their_pipeline(synced):
-    found = everything(synced.home)
+def test_stages_are_nested_under_their_pipeline(registered):
+    found = everything(registered.home)
     parent = found["text2sql-a"]
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["prefect.flow_run_id"] == "0a0a"
@@ -78,45 +78,39 @@ def test_stages_are_nested_under_their_pipeline(synced):
     }
     assert children == {parent.info.run_id}
     assert len(found) == 12
-    with connect(synced.home) as tracking:
+    with connect(registered.home) as tracking:
         artifacts = [file.path for file in tracking.client.list_artifacts(parent.info.run_id)]
     assert artifacts == ["recipe.json"]
 
 
-def test_a_stage_says_what_it_was_made_from_and_what_it_made(synced):
-    rl, manifest = everything(synced.home)["rl"], synced.made["rl"]
+def test_a_stage_says_what_it_was_made_from_and_what_it_made(registered):
+    rl, manifest = everything(registered.home)["rl"], registered.made["rl"]
     assert rl.data.tags["posttrain.key"] == manifest.key
     assert rl.data.tags["posttrain.out.sha256"] == manifest.outputs["checkpoint"].digest
     assert rl.data.tags["mlflow.source.git.commit"] == "c" * 40
     assert rl.data.params == {"steps": "3"}
     data = {tag.value for found in rl.inputs.dataset_inputs for tag in found.tags if tag.key == "sha256"}
     assert data == {manifest.inputs["archive"].digest, manifest.inputs["prompts"].digest}
-    models = {model.model_id: model for model in models_of(synced.home).values()}
+    models = {model.model_id: model for model in models_of(registered.home).values()}
     assert [models[found.model_id].name for found in rl.inputs.model_inputs] == ["opd"]
     assert [models[found.model_id].name for found in rl.outputs.model_outputs] == ["rl"]
-    with connect(synced.home) as tracking:
+    with connect(registered.home) as tracking:
         history = tracking.client.get_metric_history(rl.info.run_id, "distinct_correct")
         files = {file.path for file in tracking.client.list_artifacts(rl.info.run_id)}
     assert [(point.step, point.value) for point in history] == [(n, 2 + n / 10) for n in range(1, 13)]
     assert files == {"manifest.json", "contracts", "MODEL_CARD.md"}
 
 
-def test_evaluations_are_metrics_of_the_model_and_no_bytes_are_copied(synced):
-    model = models_of(synced.home)["rl"]
-    assert model.tags["sha256"] == synced.made["rl"].outputs["checkpoint"].digest
-    rows = synced.store.folder("evaluate", synced.made["evaluate.rl"].key) / "outputs/summary/summary.json"
+def test_evaluations_are_metrics_of_the_model_and_no_bytes_are_copied(registered):
+    model = models_of(registered.home)["rl"]
+    assert model.tags["sha256"] == registered.made["rl"].outputs["checkpoint"].digest
+    rows = (
+        registered.store.folder("evaluate", registered.made["evaluate.rl"].key)
+        / "outputs/summary/summary.json"
+    )
     mean = json.loads(rows.read_text())["scopes"]["overall"]["metrics"]["pass@1"]["mean"]
     assert [point.value for point in model.metrics if point.key == "pass_at_1"] == [pytest.approx(mean)]
-    assert not list(synced.home.mlflow.rglob("*.safetensors"))
-
-
-def test_a_torn_projection_is_completed_without_repeating_anything(synced):
-    whole = content(synced.home)
-    with connect(synced.home) as tracking:
-        for run in everything(synced.home).values():
-            tracking.client.update_run(run.info.run_id, status="RUNNING")
-    assert sync(synced.home).model_dump() == {"created": 11, "present": 0}
-    assert content(synced.home) == whole
+    assert not list(registered.home.mlflow.rglob("*.safetensors"))
 
 
 def test_a_killed_sync_is_completed_by_the_next(pipeline):
@@ -137,18 +131,18 @@ def test_a_killed_sync_is_completed_by_the_next(pipeline):
 
 
 def test_a_run_in_its_last_lines_is_finished(home, new_pipeline):
-    last = new_pipeline("text2sql-a").run()
-    last.ledger.reopen()
+    last = new_pipeline("text2sql-a").run(until="prompts")
     with last.ledger.alive():
         sync(home)
     assert everything(home)["text2sql-a"].info.status == "FINISHED"
 
 
-def test_a_second_run_that_reuses_everything_is_a_parent_that_says_so(synced, new_pipeline):
-    new_pipeline("text2sql-b").run()
-    assert sync(synced.home).created == 0
-    second = everything(synced.home)["text2sql-b"]
-    assert second.data.tags["posttrain.node.rl"] == f"reused {synced.made['rl'].key}"
+def test_a_second_run_that_reuses_everything_is_a_parent_that_says_so(home, new_pipeline):
+    first = new_pipeline("text2sql-a").run(until="base")
+    new_pipeline("text2sql-b").run(until="base").ledger.close(runs.RunState.COMPLETED)
+    assert sync(home).created == 2
+    second = everything(home)["text2sql-b"]
+    assert second.data.tags["posttrain.node.base"] == f"reused {first.made['base'].key}"
     assert second.info.status == "FINISHED"
 
 
