@@ -28,6 +28,8 @@ class Reference:
 @lru_cache(maxsize=100_000)
 def orders_rows(sql: str) -> bool:
     """Does the query order its rows at top level?"""
+    if "order" not in sql.lower():
+        return False
     import sqlglot
 
     return sqlglot.parse_one(sql, dialect="sqlite").args.get("order") is not None
