@@ -20,7 +20,9 @@ def table(name: str, rows: Rows, **metadata: str) -> pa.Table:
 
 
 def found(name: str, rows: Rows, **metadata: str) -> set[tuple[str, str]]:
-    return {(breach.column, breach.expectation) for breach in contract(name).check(table(name, rows, **metadata))}
+    return {
+        (breach.column, breach.expectation) for breach in contract(name).check(table(name, rows, **metadata))
+    }
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -53,7 +55,12 @@ BROKEN: list[tuple[str, dict[str, Any], str, str]] = [
     ("rollouts/1", {"prompt_ids": [1, -1]}, "prompt_ids", "token ids in [0, 10)"),
     ("rollouts/1", {"prompt_ids": []}, "prompt_ids", "at least one token"),
     ("rollouts/1", {"reward": None}, "reward", "a reward or a reason why unscorable, never both or neither"),
-    ("rollouts/1", {"unscorable": "deadline"}, "reward", "a reward or a reason why unscorable, never both or neither"),
+    (
+        "rollouts/1",
+        {"unscorable": "deadline"},
+        "reward",
+        "a reward or a reason why unscorable, never both or neither",
+    ),
     ("rollouts/1", {"reward": None, "unscorable": " "}, "unscorable", "not blank"),
     ("rollouts/1", {"reward": math.nan}, "reward", "finite"),
     ("rollouts/1", {"stop_reason": "banana"}, "stop_reason", "one of eos, length"),
