@@ -6,7 +6,7 @@ Outside of a flow run there is nobody to tell, and the node is performed as it i
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,9 @@ class FlowRun:
     """The Prefect flow run that this code runs in."""
 
     id: str
+    attempt: int
     flow: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(compare=False)
 
 
 def flow_run() -> FlowRun | None:
@@ -34,15 +35,14 @@ def flow_run() -> FlowRun | None:
     context = FlowRunContext.get()
     if context is None or context.flow_run is None or context.flow is None:
         return None
-    return FlowRun(str(context.flow_run.id), context.flow.name, context.parameters or {})
+    run = context.flow_run
+    return FlowRun(str(run.id), run.run_count, context.flow.name, context.parameters or {})
 
 
 def through_prefect(session: "ExecutingSession", request: Request) -> Outputs:
     """Perform the node as a task of the flow run under way. Raises what `execute` raises."""
-    found = flow_run()
-    if found is None:
+    if flow_run() is None:
         return session.perform(request.node).manifest.refs()
-    session.within(found.id)
     inputs = {name: ref.model_dump(mode="json") for name, ref in request.inputs.items()}
     state = _stage_task()(request.node, request.stage, request.key, inputs, return_state=True)
     return {name: Ref.model_validate(ref) for name, ref in state.result().items()}

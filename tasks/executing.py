@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from data_contracts.breach import ContractBreach
+from stages.declaration import StageParams
 from stages.errors import PosttrainError, StageStopped, UsageError
 from stages.spec import Event, EventKind, Runtime
 from tasks import provenance, runs
+from tasks.adapter import FlowRun, flow_run, through_prefect
 from tasks.execute import Request, Result, execute
 from tasks.planning import changes, missing_before
 from tasks.process import signals
@@ -46,6 +48,7 @@ class ExecutingSession(Session):
         self.reporter: Reporter = reporter or LogReporter()
         self.wait_s = wait_s
         self.under_worker = False
+        self._flow_run: FlowRun | None = None
         self._pending: dict[str, Request] = {}
         self._noted_at = 0.0
 
@@ -68,19 +71,25 @@ class ExecutingSession(Session):
                 raise
             self.run.close(RunState.COMPLETED)
 
-    def answer(self, request: Request) -> Outputs:
-        from tasks.adapter import through_prefect
+    def stage(self, node: str, params: StageParams, inputs: Outputs) -> Outputs:
+        found = flow_run()
+        if found is not None and found != self._flow_run:
+            self._within(found)
+        return super().stage(node, params, inputs)
 
+    def answer(self, request: Request) -> Outputs:
         if self.selection.must_exist(request.node):
             self._require(request)
         self._pending[request.node] = request
         return through_prefect(self, request)
 
-    def within(self, flow_run_id: str) -> None:
-        """The flow run that the results are made in, known when the first node asks."""
-        if self.flow_run_id != flow_run_id:
-            self.flow_run_id = flow_run_id
-            self.run.write(self.run.record().model_copy(update={"flow_run_id": flow_run_id}))
+    def _within(self, found: FlowRun) -> None:
+        """The flow run that the nodes belong to, known when the first one asks; or Prefect retries it."""
+        if self._flow_run is not None:
+            self.begin_again()
+        self._flow_run = found
+        self.flow_run_id = found.id
+        self.run.write(self.run.record().model_copy(update={"flow_run_id": found.id}))
 
     def _require(self, request: Request) -> None:
         if not request.accepts(self.store.lookup(request.stage, request.key)):
@@ -112,7 +121,8 @@ class ExecutingSession(Session):
         try:
             if signals.stop_asked():
                 raise StageStopped(f"stopped before {request.node}")
-            self._note(record)
+            if not request.accepts(self.store.lookup(request.stage, request.key)):
+                self._note(record)
             result = execute(
                 self.store,
                 request,

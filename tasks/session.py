@@ -37,8 +37,7 @@ def current() -> "Session":
     if found is None:
         from tasks.worker import from_environment
 
-        found = from_environment()
-        _current.set(found)
+        return from_environment()
     return found
 
 
@@ -130,8 +129,9 @@ class Session(ABC):
         return {name: self._origins.get((ref.stage, ref.key), ref.stage) for name, ref in inputs.items()}
 
     def begin_again(self) -> None:
-        """Prefect retries the flow in this process: its nodes will be asked for once more."""
+        """The flow is walked through once more: its nodes will be asked for again."""
         self._nodes.clear()
+        self.selection = Selection(self.selection.forced, self.selection.from_node)
 
     @contextmanager
     def current(self) -> Iterator[None]:

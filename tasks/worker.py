@@ -19,15 +19,16 @@ from tasks.store.home import Home
 
 WORKER_FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # set by a worker for the process of a flow run
 
-_sessions: dict[str, ExecutingSession] = {}  # by flow run: one that Prefect retries in this process
+_sessions: dict[str, ExecutingSession] = {}  # by flow run; "" is that of code outside of any
 
 
 def from_environment() -> ExecutingSession:
     """Raises StageBusy if another process works on the same flow run."""
     found = flow_run()
-    known = _sessions.get(found.id) if found else None
+    known = _sessions.get(found.id if found else "")
     if known is not None:
-        known.begin_again()
+        if found is None:
+            known.begin_again()  # a script may use a node name as often as it likes
         return known
     run = _run(Home.from_environment(), found)
     session = ExecutingSession(run)
@@ -36,8 +37,7 @@ def from_environment() -> ExecutingSession:
     ownership.enter_context(run.alive())
     run.reopen()
     atexit.register(_close, run, ownership)
-    if found:
-        _sessions[found.id] = session
+    _sessions[found.id if found else ""] = session
     return session
 
 

@@ -13,13 +13,14 @@ USER_PACKAGES = Path(__file__).parents[1] / "user"
 PROJECT = Path(__file__).parents[2]
 sys.path[:0] = [str(USER_PACKAGES)]
 
+from toy_stages.flow import RUNTIME, two_counters  # noqa: E402
+
 from stages.spec import Event  # noqa: E402  (after the path is set)
 from tasks.executing import ExecutingSession, start  # noqa: E402
 from tasks.planning import PlanLine, PlanningSession, plan  # noqa: E402
 from tasks.runs import NodeRecord, Run  # noqa: E402
 from tasks.session import Selection  # noqa: E402
 from tasks.store.home import Home  # noqa: E402
-from toy_stages.flow import RUNTIME, two_counters  # noqa: E402
 
 
 @pytest.fixture
@@ -57,7 +58,9 @@ class Runs:
         self.home = home
         self.heard = Heard()
 
-    def go(self, flow: Callable[[], object] = two_counters, run: Run | None = None, **settings: object) -> Run:
+    def go(
+        self, flow: Callable[[], object] = two_counters, run: Run | None = None, **settings: object
+    ) -> Run:
         wait_s = float(str(settings.pop("wait_s", 0.0)))
         settings.setdefault("runtime", RUNTIME)
         run = run or start(self.home, "toy", **settings)  # type: ignore[arg-type]
@@ -85,6 +88,12 @@ class Runs:
 @pytest.fixture
 def toys(home: Home) -> Runs:
     return Runs(home)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Runs in another home, kept for the whole module."""
+    return Runs(Home(tmp_path_factory.mktemp("elsewhere")))
 
 
 @pytest.fixture

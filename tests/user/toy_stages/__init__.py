@@ -1,1 +1,1 @@
-"""Stages of a user's own package, as the tests of `tasks` run them: outside `stages/`, named by their dotted path."""
+"""Stages of a user's own package, outside `stages/` and named by their dotted path, for the tests of `tasks`."""

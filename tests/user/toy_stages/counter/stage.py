@@ -49,7 +49,10 @@ def run(ctx: StageContext[CounterParams]) -> None:
 def misbehave(step: int, ctx: StageContext[CounterParams]) -> None:
     time.sleep(float(os.environ.get("TOY_STEP_S", 0)))
     deed, _, at = os.environ.get("TOY_DEED", "").partition("@")
-    if not at or int(at) != step:
+    spared = ctx.node != os.environ.get("TOY_NODE", ctx.node) or (
+        os.environ.get("TOY_ONCE") and ctx.attempt > 1
+    )
+    if spared or not at or int(at) != step:
         return
     match deed:
         case "raise":
