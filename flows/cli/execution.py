@@ -2,10 +2,8 @@
 
 import contextlib
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,34 +68,20 @@ def _server(home: "Home") -> "Iterator[RunServer]":
 
 
 def _ledger(home: "Home", job: Job, lines: "list[PlanLine]") -> "Run":
-    from tasks import provenance, runs
-    from tasks.runs import NodeRecord, RunRecord
+    """The run's entry with all nodes of the flow waiting."""
+    from tasks.executing import start
+    from tasks.runs import NodeRecord
 
-    argv = ["posttrain", *sys.argv[1:]]
-    if job.run is not None:
-        job.run.reopen()
-        run = job.run
-    else:
-        git = provenance.git()
-        recipe = job.loaded.recipe.model_dump(mode="json")
-        run = runs.create(
-            home,
-            RunRecord(
-                id=runs.new_run_id(job.entry.name),
-                flow=job.entry.name,
-                home=str(home.root),
-                recipe=recipe,
-                sources=dict(job.loaded.sources),
-                profile=job.loaded.profile,
-                runtime=recipe["runtime"],
-                forced=sorted(job.forced),
-                from_node=job.from_node,
-                argv=argv,
-                git_commit=git.commit,
-                git_dirty=git.dirty,
-                started=datetime.now(UTC),
-            ),
-        )
+    run = job.run or start(
+        home,
+        job.entry.name,
+        runtime=job.loaded.recipe.runtime,
+        recipe=job.loaded.recipe.model_dump(mode="json"),
+        sources=job.loaded.sources,
+        profile=job.loaded.profile,
+        forced=sorted(job.forced),
+        from_node=job.from_node,
+    )
     run.expect([NodeRecord(node=line.node, stage=line.stage) for line in lines])
     return run
 
@@ -105,12 +89,8 @@ def _ledger(home: "Home", job: Job, lines: "list[PlanLine]") -> "Run":
 def _through_prefect(run: "Run", job: Job) -> None:
     from tasks.executing import ExecutingSession
 
-    with display() as shown:
-        session = ExecutingSession(
-            run, runtime=job.loaded.recipe.runtime, selection=job.selection(), reporter=shown
-        )
-        with session.active():
-            job.entry.flow(job.loaded.recipe)
+    with display() as shown, ExecutingSession(run, reporter=shown).active():
+        job.entry.flow(job.loaded.recipe)
 
 
 @contextlib.contextmanager

@@ -37,5 +37,5 @@ def logs(
                 say(f"{record.node} has no log yet: it is {record.state}")
             continue
         if node is None:
-            say(f"--- {record.node} ({record.state}): {log}")
-        typer.echo(log.read_text(errors="replace"), nl=False)
+            typer.echo(f"--- {record.node} ({record.state}): {log}")
+        typer.echo(log.read_text(errors="replace").rstrip("\n"))

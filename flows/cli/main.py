@@ -7,7 +7,22 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from flows.cli import cancel, logs, plan, resume, run, servers, status
+from flows.cli import (
+    cancel,
+    data,
+    doctor,
+    evaluate,
+    gc,
+    lineage,
+    logs,
+    plan,
+    report,
+    resume,
+    run,
+    sample,
+    servers,
+    status,
+)
 from flows.cli.failures import exit_for
 from tasks.servers.settings import NO_TELEMETRY
 
@@ -44,14 +59,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
 )
-app.command(rich_help_panel=RUNS)(run.run)
-app.command(rich_help_panel=RUNS)(plan.plan)
-app.command(rich_help_panel=RUNS)(status.status)
-app.command(rich_help_panel=RUNS)(resume.resume)
-app.command(rich_help_panel=RUNS)(cancel.cancel)
-app.command(rich_help_panel=RUNS)(logs.logs)
-app.command(rich_help_panel=MACHINE)(servers.up)
-app.command(rich_help_panel=MACHINE)(servers.down)
+for command in (run.run, plan.plan, status.status, resume.resume, cancel.cancel, logs.logs, report.report):
+    app.command(rich_help_panel=RUNS)(command)
+for command in (sample.sample, evaluate.evaluate):
+    app.command(rich_help_panel=MODELS)(command)
+app.add_typer(lineage.app, name="lineage", rich_help_panel=DATA)
+app.add_typer(data.app, name="data", rich_help_panel=DATA)
+for command in (servers.up, servers.down, doctor.doctor, gc.gc):
+    app.command(rich_help_panel=MACHINE)(command)
 
 
 def main() -> None:

@@ -42,3 +42,4 @@ Model = Annotated[
         metavar="MODEL", help="NAME, NAME@alias, a digest (sha256:...), a folder, or a node of the last run."
     ),
 ]
+OfFlow = Annotated[str, typer.Option("--flow", metavar="FLOW", help="The flow whose recipe is meant.")]

@@ -46,9 +46,8 @@ def rate(per_second: float) -> str:
 
 
 def outcome(record: "NodeRecord") -> str:
-    """How a node ended, with its time, its digest and its message."""
+    """How a node ended, with its time and digest; why it failed is told once, at the end of the run."""
     took = f" in {seconds(record.seconds)}" if record.state == "completed" else ""
     attempts = f" ({record.attempts} attempts)" if record.state == "completed" and record.attempts > 1 else ""
     digest = f" {short(record.digest)}" if record.digest else ""
-    message = f": {record.message}" if record.message else ""
-    return f"{record.state}{took}{attempts}{digest}{message}"
+    return f"{record.state}{took}{attempts}{digest}"
