@@ -1,0 +1,79 @@
+"""Imports point one way, `flows -> tasks -> stages -> data_contracts`, and planning needs no torch."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAYERS = ["flows", "tasks", "stages", "data_contracts"]
+ALLOWED = {layer: set(LAYERS[index:]) for index, layer in enumerate(LAYERS)}
+FORBIDDEN = {
+    "flows": set(), "tasks": set(), "stages": {"prefect", "mlflow", "great_expectations"}, "data_contracts":
+    {"prefect", "mlflow", "great_expectations", "torch", "transformers", "pandas", "pydantic"},
+}
+HEAVY = ("torch", "transformers", "mlflow", "great_expectations", "pandas", "matplotlib", "sqlglot")
+
+
+def imported(file: Path) -> set[str]:
+    """Top-level packages that a source file imports anywhere in it."""
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Import():
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            case ast.ImportFrom(level=0, module=str(module)):
+                names.add(module.split(".")[0])
+    return names
+
+
+def modules(*folders: str) -> list[str]:
+    files = [file for folder in folders for file in sorted((ROOT / folder).rglob("*.py"))]
+    assert files
+    dotted = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    return [name.removesuffix(".__init__") for name in dotted if not name.endswith("__main__")]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_only_what_is_below_it(layer):
+    wrong = {
+        str(file.relative_to(ROOT)): sorted(bad)
+        for file in (ROOT / layer).rglob("*.py")
+        if (bad := (imported(file) & set(LAYERS)) - ALLOWED[layer] | imported(file) & FORBIDDEN[layer])
+    }
+    assert wrong == {}
+
+
+def test_flows_tasks_and_parameters_import_without_heavy_packages():
+    """In a fresh interpreter that refuses them, every module of both and every params.py imports."""
+    params = [name for name in modules("stages") if name.rsplit(".", 1)[-1] == "params"]
+    assert "stages.rl.params" in params
+    program = f"""
+import importlib, importlib.abc, sys
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {HEAVY!r}:
+            raise ImportError(name + " is heavy")
+sys.meta_path.insert(0, Refuse())
+failed = []
+for name in {modules("flows", "tasks") + params!r}:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        failed.append(f"{{name}}: {{error}}")
+print("\\n".join(failed))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.strip() == ""
+
+
+def test_the_store_and_its_sessions_import_without_prefect():
+    program = "import sys, tasks.executing, tasks.planning, tasks.worker; print('prefect' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "False"
