@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from data_contracts.breach import SHOWN_ROWS, Breach, Severity
 from data_contracts.contract import Contract
-from data_contracts.expectations import row_names
+from data_contracts.expectations import KEPT_POSITIONS, row_names
 
 # GX keeps its project in a module-level variable and records warnings process-wide: one suite at a time
 _ONE_AT_A_TIME = threading.Lock()
@@ -37,8 +37,12 @@ def run_suite(table: pa.Table, contract: Contract) -> SuiteResult:
     with _ONE_AT_A_TIME, _quiet():
         raw = _validate(table.select(list(contract.scalar_columns)), contract.suite())
     results = [_small(result, table, contract) for result in raw]
-    broken = [result for result in results if not result["success"]]
-    return SuiteResult([_breach(result) for result in broken], results)
+    broken = [
+        _breach(small, _positions(result))
+        for small, result in zip(results, raw, strict=True)
+        if not small["success"]
+    ]
+    return SuiteResult(broken, results)
 
 
 @contextmanager
@@ -46,7 +50,6 @@ def _quiet() -> Iterator[None]:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logging.getLogger("great_expectations").setLevel(logging.ERROR)
         yield
 
 
@@ -55,6 +58,7 @@ def _validate(scalars: pa.Table, suite: dict[str, Any]) -> list[dict[str, Any]]:
     import pandas as pd
     from great_expectations.core import ExpectationSuite
 
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)  # its import sets another level
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     frame = scalars.to_pandas(types_mapper=pd.ArrowDtype)
@@ -62,7 +66,7 @@ def _validate(scalars: pa.Table, suite: dict[str, Any]) -> list[dict[str, Any]]:
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
     found = batch.validate(
         ExpectationSuite(**suite),
-        result_format={"result_format": "SUMMARY", "partial_unexpected_count": SHOWN_ROWS},
+        result_format={"result_format": "SUMMARY", "partial_unexpected_count": KEPT_POSITIONS},
     )
     return [result.to_json_dict() for result in found.results]
 
@@ -70,7 +74,6 @@ def _validate(scalars: pa.Table, suite: dict[str, Any]) -> list[dict[str, Any]]:
 def _small(result: dict[str, Any], table: pa.Table, contract: Contract) -> dict[str, Any]:
     config, found = result["expectation_config"], result["result"]
     kwargs = {key: value for key, value in config["kwargs"].items() if key != "batch_id"}
-    positions = [int(row) for row in found.get("partial_unexpected_index_list") or []]
     small = {
         "expectation": config["type"],
         "kwargs": kwargs,
@@ -79,12 +82,15 @@ def _small(result: dict[str, Any], table: pa.Table, contract: Contract) -> dict[
         "success": result["success"],
         "observed": _json_value(found.get("observed_value")),
         "unexpected": found.get("unexpected_count"),
-        "rows": list(row_names(table, contract.row_id, positions)),
-        "positions": positions,
+        "rows": list(row_names(table, contract.row_id, _positions(result)[:SHOWN_ROWS])),
     }
     if error := _error(result["exception_info"]):
         small["error"] = error
     return small
+
+
+def _positions(result: dict[str, Any]) -> list[int]:
+    return [int(row) for row in result["result"].get("partial_unexpected_index_list") or []]
 
 
 def _json_value(observed: Any) -> Any:
@@ -100,7 +106,7 @@ def _error(info: dict[str, Any]) -> str:
     return ""
 
 
-def _breach(small: dict[str, Any]) -> Breach:
+def _breach(small: dict[str, Any], positions: list[int]) -> Breach:
     kwargs = small["kwargs"]
     columns = [kwargs[key] for key in ("column", "column_A", "column_B") if key in kwargs]
     limits = {key: value for key, value in kwargs.items() if not key.startswith("column")}
@@ -112,6 +118,6 @@ def _breach(small: dict[str, Any]) -> Breach:
         rows=tuple(small["rows"]),
         detail="; ".join(text for text in (small["description"], observed, small.get("error", "")) if text),
         count=small["unexpected"] or 0,
-        positions=tuple(small["positions"]),
+        positions=tuple(positions),
         severity=Severity(small["severity"]),
     )

@@ -110,7 +110,7 @@ def test_torn_folders_are_refused(tmp_path: Path, rollouts: Callable[..., Rows])
     (part,) = parts(folder)
     whole = part.read_bytes()
     part.write_bytes(whole[:-7])
-    with pytest.raises(ContractBreach, match="whole: .* is missing or not of"):
+    with pytest.raises(ContractBreach, match=r"whole: .* is missing or not of"):
         read(folder, "rollouts/1")
     part.write_bytes(b"x" * len(whole))
     with pytest.raises(ContractBreach, match="an Arrow file"):

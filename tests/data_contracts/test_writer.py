@@ -111,7 +111,7 @@ WRITE_SLOWLY = textwrap.dedent(
     from data_contracts.dataset import DatasetWriter
 
     final, work, pause = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
-    with DatasetWriter(final, "sft_examples/1", {"posttrain.tokenizer": "t"}, work, rows_per_part=8) as writer:
+    with DatasetWriter(final, "sft_examples/1", {"posttrain.tokenizer": "t"}, work, 8) as writer:
         for number in range(writer.rows_done, 60):
             rng = random.Random(number)  # a seed per row: what is sampled does not depend on where we resumed
             tokens = [rng.randrange(50) for _ in range(rng.randrange(1, 9))]
@@ -150,8 +150,8 @@ def test_a_killed_writer_resumes_to_the_same_digest(tmp_path: Path) -> None:
     assert digest(Kind.DATASET, tmp_path / "killed") == digest(Kind.DATASET, tmp_path / "whole")
 
 
-def run_and_die(step: int, work: Callable[[], None]) -> bool:
-    """Run `work` in a child that is killed before its `step`-th file operation. True if it was."""
+def run_and_die(step: int, work: Callable[[Path], None], final: Path) -> bool:
+    """Run `work(final)` in a child that is killed before its `step`-th file operation. True if it was."""
     child = os.fork()
     if child == 0:
         left = step
@@ -169,7 +169,7 @@ def run_and_die(step: int, work: Callable[[], None]) -> bool:
         for name in ("rename", "link", "fsync", "mkdir"):
             setattr(os, name, deadly(getattr(os, name)))
         try:
-            work()
+            work(final)
         finally:
             os._exit(0)
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
@@ -188,7 +188,7 @@ def test_a_crash_at_any_file_operation_leaves_all_or_nothing(
     write(tmp_path / "whole")
     expected = digest(Kind.DATASET, tmp_path / "whole")
     step, visible_before_the_end = 0, []
-    while run_and_die(step, lambda: write(tmp_path / f"d{step}")):
+    while run_and_die(step, write, tmp_path / f"d{step}"):
         final = tmp_path / f"d{step}"
         if final.exists():  # the rename is done: it must be the whole of it
             assert digest(Kind.DATASET, final) == expected
