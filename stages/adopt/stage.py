@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM
 
-from data_contracts.checkpoint import TrainingRecord
+from data_contracts.checkpoint import StageRecord, TrainingRecord
 from stages.adopt.params import AdoptParams
 from stages.context import StageContext
 from stages.engines.chat import open_tokenizer
@@ -31,7 +31,5 @@ def run(ctx: StageContext[AdoptParams]) -> None:
         raise UsageError(f"{source!r} has no PAD token: set one in its tokenizer_config.json, other than EOS")
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    record = TrainingRecord()
-    if ctx.params.rl_steps:
-        record = record.extended("rl", ctx.params.rl_steps)
-    export(model, tokenizer, record.extended("adopt", 0), ctx.output("checkpoint"))
+    record = TrainingRecord(stages=(StageRecord("adopt", 0),), rl_steps=ctx.params.rl_steps)
+    export(model, tokenizer, record, ctx.output("checkpoint"))

@@ -3,7 +3,7 @@
 import random
 from pathlib import Path
 
-from data_contracts.checkpoint import TrainingRecord
+from data_contracts.checkpoint import StageRecord, TrainingRecord
 from stages.base.mixture import Mixture, draw
 from stages.base.params import BaseParams
 from stages.context import StageContext
@@ -30,7 +30,8 @@ def pretrain(ctx: StageContext[BaseParams], stage: str) -> None:
         losses: list[float] = []
         norm = trainer.step([(batch, cross_entropy(batch, losses))])
         ctx.log(step + 1, loss=sum(losses), gradient_norm=norm, tokens=batch.target_count)
-    export(model, tokenizer, TrainingRecord().extended(stage, params.steps), ctx.output("checkpoint"))
+    record = TrainingRecord(stages=(StageRecord(stage, params.steps),))
+    export(model, tokenizer, record, ctx.output("checkpoint"))
 
 
 class MixtureRows:

@@ -151,7 +151,7 @@ def draw(logits_RV: Tensor, uniform_R: Tensor, sampling: Sampling) -> tuple[Tens
 
 def _restrict(logprobs_RV: Tensor, sampling: Sampling) -> Tensor:
     """-inf outside the support: the k most likely tokens, and the fewest of them that reach top_p."""
-    sorted_RV, order_RV = logprobs_RV.sort(-1, descending=True, stable=True)
+    sorted_RV, order_RV = logprobs_RV.sort(dim=-1, descending=True, stable=True)
     kept_RV = sorted_RV.exp().cumsum(-1) - sorted_RV.exp() < sampling.top_p
     if sampling.top_k:
         kept_RV[:, sampling.top_k :] = False

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from data_contracts.checkpoint import read_record
+from data_contracts.checkpoint import read_record, record_after
 from stages.context import StageContext
 from stages.cursor import rows_of_step
 from stages.domains.pool import VerifierPool
@@ -127,7 +127,7 @@ def run(ctx: StageContext[OpdParams]) -> None:
             "the switch to RL is early"
         )
     write_switch(ctx.output("switch"), state.curve, trained, decision, teacher.calls)
-    export(trainer.model, tokenizer, record.extended("opd", trained), ctx.output("checkpoint"))
+    export(trainer.model, tokenizer, record_after(policy, "opd", trained), ctx.output("checkpoint"))
 
 
 def reverse_kl(

@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from data_contracts.checkpoint import facts, read_record, tokenizer_digest
+from data_contracts.checkpoint import facts, record_after, tokenizer_digest
 from stages.context import StageContext
 from stages.cursor import rows_of_step
 from stages.domains.pool import VerifierPool
@@ -56,7 +56,7 @@ class RlState:
 def run(ctx: StageContext[RlParams]) -> None:
     params = ctx.params
     policy = ctx.input("policy")
-    record = read_record(policy)
+    record = record_after(policy, "rl", params.steps, rl_steps=params.steps)
     tokenizer = open_tokenizer(policy)
     trainer = open_trainer(policy, params.optimizer, params.steps, ctx.runtime)
     engine = open_engine(policy, params.engine, ctx.runtime)
@@ -127,4 +127,4 @@ def run(ctx: StageContext[RlParams]) -> None:
         "posttrain.vocabulary": str(facts(policy).vocabulary_size),
     }
     state.rollouts.write(ctx.output_path("rollouts"), metadata)
-    export(trainer.model, tokenizer, record.extended("rl", params.steps), ctx.output("checkpoint"))
+    export(trainer.model, tokenizer, record, ctx.output("checkpoint"))

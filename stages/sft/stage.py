@@ -1,6 +1,6 @@
 """SFT: cross-entropy on the reference answer's tokens, the prompt masked out."""
 
-from data_contracts.checkpoint import read_record, tokenizer_digest
+from data_contracts.checkpoint import record_after, tokenizer_digest
 from data_contracts.dataset import DatasetWriter
 from stages.context import StageContext
 from stages.cursor import rows_of_step
@@ -35,7 +35,7 @@ def run(ctx: StageContext[SftParams]) -> None:
         norm = trainer.step([(batch, cross_entropy(batch, losses))])
         ctx.log(step + 1, loss=sum(losses), gradient_norm=norm, tokens=batch.target_count)
 
-    record = read_record(policy).extended("sft", params.steps)
+    record = record_after(policy, "sft", params.steps)
     export(trainer.model, tokenizer, record, ctx.output("checkpoint"))
 
 
