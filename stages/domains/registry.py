@@ -2,11 +2,13 @@
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stages.domains.protocol import Domain
-from stages.domains.sql.params import SqlParams
 from stages.errors import UsageError
+
+if TYPE_CHECKING:
+    from stages.domains.sql.params import SqlParams  # pydantic would double the start of a verifier's worker
 
 BUILT_IN = {"sql": "stages.domains.sql.domain:SqlDomain"}
 
@@ -17,7 +19,7 @@ def open_domain(name: str, folder: Path) -> Domain:
     return domain
 
 
-def build_domain(name: str, folder: Path, sql: SqlParams) -> None:
+def build_domain(name: str, folder: Path, sql: "SqlParams") -> None:
     """Fill the domain's folder. A user's class that needs one has a static method `build(folder)`."""
     found = _class(name)
     if name == "sql":

@@ -56,7 +56,7 @@ class Refused(Exception):
 def _authorize(action: int, first: str | None, second: str | None, _db: str | None, _by: str | None) -> int:
     if action == sqlite3.SQLITE_SELECT or action == sqlite3.SQLITE_RECURSIVE:
         return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_READ and first in schema.TABLES:
+    if action == sqlite3.SQLITE_READ and (first or "").lower() in schema.TABLES:
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() in FUNCTIONS:
         return sqlite3.SQLITE_OK
