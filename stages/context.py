@@ -42,6 +42,13 @@ def fsync_tree(root: Path) -> None:
             os.close(descriptor)
 
 
+def _discard(folder: Path) -> None:
+    """Remove a step's folder without its ever being seen half removed."""
+    torn = folder.with_name(f".tmp-{uuid.uuid4().hex}")
+    os.rename(folder, torn)
+    shutil.rmtree(torn)
+
+
 class StageContext(Generic[P]):
     def __init__(self, spec: StageSpec, params: P) -> None:
         self.params = params
@@ -102,12 +109,12 @@ class StageContext(Generic[P]):
         yield folder
         fsync_tree(folder)
         final = root / f"step-{step:09d}"
-        if final.exists():  # the same step saved again after a resume
-            shutil.rmtree(final)
+        if final.exists():  # the same step saved again
+            _discard(final)
         os.rename(folder, final)
         fsync_tree(root)
         for old in sorted(root.glob("step-*"))[:-KEPT_STEPS]:
-            shutil.rmtree(old)
+            _discard(old)
         self._saved_at = time.monotonic()
 
     def steps(
