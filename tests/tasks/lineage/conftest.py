@@ -32,7 +32,7 @@ from tasks.store.objects import Store, file_records
 TOKENIZER = "sha256:" + "7" * 64
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KS = (1, 8, 32, 128)
-SAMPLES = 128
+SAMPLES = 136
 QUESTIONS = {
     "artist-albums": "Which albums are by {}?",
     "genre-tracks": "How many tracks are in the genre {}?",
