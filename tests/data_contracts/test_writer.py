@@ -1,9 +1,11 @@
 """The writer against real kills: nothing partial is visible, finished parts are not lost, digests agree."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from data_contracts.dataset import DatasetWriter, parts, read
 from stages.declaration import Kind
 from tasks.store.digest import digest
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 META = {"posttrain.tokenizer": "sha256:t"}
 Rows = list[dict[str, Any]]
 
@@ -133,10 +136,10 @@ def test_a_killed_writer_resumes_to_the_same_digest(tmp_path: Path) -> None:
             str(pause),
         ]
 
-    subprocess.run(command("whole", 0), check=True)
+    subprocess.run(command("whole", 0), check=True, env=ENVIRONMENT)
     killed = 0
     for parts_before_the_kill in (2, 5):
-        with subprocess.Popen(command("killed", 0.02)) as process:
+        with subprocess.Popen(command("killed", 0.02), env=ENVIRONMENT) as process:
             deadline = time.monotonic() + 30
             while len(list((tmp_path / "killed.w").glob("part-*"))) < parts_before_the_kill:
                 assert time.monotonic() < deadline
@@ -144,57 +147,29 @@ def test_a_killed_writer_resumes_to_the_same_digest(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
         killed += process.returncode == -signal.SIGKILL
         assert not (tmp_path / "killed").exists()
-    subprocess.run(command("killed", 0), check=True)
+    subprocess.run(command("killed", 0), check=True, env=ENVIRONMENT)
     assert killed == 2
     assert read(tmp_path / "killed", "sft_examples/1").num_rows == 60
     assert digest(Kind.DATASET, tmp_path / "killed") == digest(Kind.DATASET, tmp_path / "whole")
 
 
-def run_and_die(step: int, work: Callable[[Path], None], final: Path) -> bool:
-    """Run `work(final)` in a child that is killed before its `step`-th file operation. True if it was."""
-    child = os.fork()
-    if child == 0:
-        left = step
-
-        def deadly(real: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*args: Any, **kwargs: Any) -> Any:
-                nonlocal left
-                left -= 1
-                if left < 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return real(*args, **kwargs)
-
-            return call
-
-        for name in ("rename", "link", "fsync", "mkdir"):
-            setattr(os, name, deadly(getattr(os, name)))
-        try:
-            work(final)
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+def test_a_crash_at_any_file_operation_leaves_all_or_nothing(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("crash_everywhere.py")
+    command = [sys.executable, str(script), str(tmp_path)]
+    seen = json.loads(subprocess.run(command, env=ENVIRONMENT, check=True, capture_output=True).stdout)
+    assert seen["kills"] >= 15  # three parts of three operations, three links, manifest, folder, rename
+    assert seen["after_resume"] == [True] * seen["kills"]
+    # visible only between the rename and the flush that follows, and then whole
+    assert seen["visible"] == {str(seen["kills"] - 1): True}
 
 
-def test_a_crash_at_any_file_operation_leaves_all_or_nothing(
-    tmp_path: Path, rollouts: Callable[..., Rows]
-) -> None:
-    rows = rollouts(3, 4)
-
-    def write(final: Path) -> None:
-        with DatasetWriter(final, "rollouts/1", META, final.with_suffix(".w"), rows_per_part=4) as writer:
-            for start in range(writer.rows_done, 12, 4):
-                writer.write(rows[start : start + 4])
-
-    write(tmp_path / "whole")
-    expected = digest(Kind.DATASET, tmp_path / "whole")
-    step, visible_before_the_end = 0, []
-    while run_and_die(step, write, tmp_path / f"d{step}"):
-        final = tmp_path / f"d{step}"
-        if final.exists():  # the rename is done: it must be the whole of it
-            assert digest(Kind.DATASET, final) == expected
-            visible_before_the_end.append(step)
-        write(final)
-        assert digest(Kind.DATASET, final) == expected
-        step += 1
-    assert step >= 15  # three parts of three operations, three links, manifest, folder, rename
-    assert visible_before_the_end == [step - 1]  # only the last flush comes after the rename
+def test_work_on_another_file_system_is_copied(tmp_path: Path, rollouts: Callable[..., Rows]) -> None:
+    elsewhere = Path("/dev/shm")
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system")
+    with (
+        tempfile.TemporaryDirectory(dir=elsewhere) as work,
+        DatasetWriter(tmp_path / "d", "rollouts/1", META, Path(work)) as writer,
+    ):
+        writer.write(rollouts())
+    assert read(tmp_path / "d", "rollouts/1").num_rows == 12
