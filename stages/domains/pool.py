@@ -1,7 +1,7 @@
 """Runs a domain's verifier in worker processes, so that no answer can hang, crash or starve a stage.
 
-A worker that exceeds the wall-clock backstop on one item is killed and replaced, one that dies is replaced. In
-both cases that item alone is unscorable and counted, and the rest of its chunk goes to another worker.
+A worker that exceeds the wall-clock backstop on one item is killed and replaced, one that dies is replaced.
+In both cases that item alone is unscorable and counted; the rest of its chunk goes to another worker.
 Works from any thread: signals and alarms are not used.
 """
 

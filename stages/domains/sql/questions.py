@@ -1,7 +1,7 @@
 """From families and slot values to prompts; a question is kept only if it is sound on both databases.
 
 Sound: every strategy of a reading returns the same rows, never none, and different readings return different
-rows.
+rows. An answer that says nothing (NULL, or the number 1 on both databases) is met by many a wrong query.
 """
 
 from pathlib import Path
@@ -52,11 +52,11 @@ def _prompt(family: Family, value: str, split: Split) -> Prompt:
 
 
 def is_sound(family: Family, value: str, verifier: Verifier) -> bool:
-    """See the module's docstring. Also refuses an answer that is only NULL."""
+    """See the module's docstring."""
     seen: list[tuple[Rows, ...]] = []
     for queries in family.strategies(value).values():
         reference = verifier.reference(queries[0])
-        if reference is None or any(rows == [(None,)] for rows in reference.results):
+        if reference is None or _says_nothing(reference.results):
             return False
         for database, expected in zip(verifier.databases, reference.results, strict=True):
             for query in queries[1:]:
@@ -71,6 +71,10 @@ def is_sound(family: Family, value: str, verifier: Verifier) -> bool:
                 return False
         seen.append(reference.results)
     return True
+
+
+def _says_nothing(results: tuple[Rows, ...]) -> bool:
+    return any(rows == [(None,)] for rows in results) or all(rows == [(1,)] for rows in results)
 
 
 def family_of(prompt: Prompt) -> Family:

@@ -88,14 +88,38 @@ def test_a_held_out_value_is_in_no_training_text(domain: SqlDomain) -> None:
 def test_held_out_families_are_new_only_in_their_composition(domain: SqlDomain) -> None:
     train = domain.prompts(Split.TRAIN)
     compositions = domain.prompts(Split.TEST_COMPOSITIONS)
-    trained = {p.capability for p in train}
-    assert 4 <= len({p.capability for p in compositions} - trained) <= 6
-    assert not {p.capability for p in compositions} & trained
-    for part in (0, 1):
-        parts = {name.split("/")[part] for name in trained}
-        assert {p.capability.split("/")[part] for p in compositions} <= parts
-    values = {p.payload["value"] for p in train}
-    assert {p.payload["value"] for p in compositions} <= values
+    trained, held_out = ({p.capability for p in prompts} for prompts in (train, compositions))
+    assert len(held_out) >= 6 and not held_out & trained
+    assert {name.split("/")[1] for name in held_out} <= {name.split("/")[1] for name in trained}
+    operations = [
+        {r.operation for f in FAMILIES if f.name in names for r in f.readings}
+        for names in (held_out, trained)
+    ]
+    assert operations[0] <= operations[1]
+    assert {p.payload["value"] for p in compositions} <= {p.payload["value"] for p in train}
+    asked = [
+        {word for p in prompts for word in p.text.split("'")[0].split()} for prompts in (compositions, train)
+    ]
+    assert asked[0] <= asked[1]
+    pieces = [
+        {
+            piece
+            for p in prompts
+            for queries in domain.strategies(p).values()
+            for q in queries
+            for piece in q.split()
+        }
+        for prompts in (compositions, train)
+    ]
+    assert pieces[0] <= pieces[1]
+
+
+def test_no_answer_is_one_that_any_query_would_give(domain: SqlDomain, prompts: list[Prompt]) -> None:
+    for prompt in prompts:
+        for sql in prompt.payload["readings"].values():
+            reference = domain._verifier.reference(sql)
+            assert reference is not None
+            assert set(map(tuple, reference.results)) != {((1,),)}
 
 
 def test_every_family_has_questions_and_every_operation_is_used(prompts: list[Prompt]) -> None:
