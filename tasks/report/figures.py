@@ -19,7 +19,7 @@ COLOURS = {"base": "#8592a8", "sft": "#e0912f", "opd": "#21a08d", "rl": "#7a63f0
 SPARE = ("#d9577f", "#3f8fe0", "#8aa63a", "#b06fd0")
 LINE, ALARM = "#3f8fe0", "#d64545"
 PANEL_INCHES = (3.55, 2.35)
-PIXELS_PER_INCH = 104
+PIXELS_PER_INCH = 93
 STYLE = {
     "svg.fonttype": "none",
     "font.size": 9.0,

@@ -131,7 +131,11 @@ class Pipeline:
                 git_dirty=False,
                 environment_digest="sha256:" + "f" * 64,
             ),
-            reports={"suite.json": {"success": True}},
+            reports={
+                name: {"contract": contract, "expectations": 3, "warnings": [], "seconds": 0.1}
+                for name, (_, contract, _) in outputs.items()
+                if contract
+            },
         )
         self.store.commit(manifest, work / "out", work)
         self.made[node] = manifest
