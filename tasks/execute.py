@@ -231,7 +231,7 @@ def disk_full_explained(node: str, root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         raise DiskFull(
             f"{node}: no space left for {root}; nothing was committed. Free some and run again: finished "

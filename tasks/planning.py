@@ -8,7 +8,7 @@ from typing import Any
 
 from stages.errors import UsageError
 from tasks.execute import Request
-from tasks.runs import Run
+from tasks.runs import NodeRecord, Run
 from tasks.session import Session
 from tasks.store.keys import params_of
 from tasks.store.manifest import Manifest, Outputs, Ref
@@ -221,3 +221,8 @@ def _stale_source(request: Request, found: Manifest) -> str:
         f"the source of stage {request.stage} changed since this result was made, its version is still "
         f"{found.version}: bump it, or use --force {request.node}, if results change"
     )
+
+
+def waiting(lines: list[PlanLine]) -> list[NodeRecord]:
+    """The nodes of a plan as a run's ledger has them before it starts."""
+    return [NodeRecord(node=line.node, stage=line.stage, key=line.key) for line in lines]

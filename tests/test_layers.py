@@ -11,8 +11,18 @@ ROOT = Path(__file__).parents[1]
 LAYERS = ["flows", "tasks", "stages", "data_contracts"]
 ALLOWED = {layer: set(LAYERS[index:]) for index, layer in enumerate(LAYERS)}
 FORBIDDEN = {
-    "flows": set(), "tasks": set(), "stages": {"prefect", "mlflow", "great_expectations"}, "data_contracts":
-    {"prefect", "mlflow", "great_expectations", "torch", "transformers", "pandas", "pydantic"},
+    "flows": set(),
+    "tasks": set(),
+    "stages": {"prefect", "mlflow", "great_expectations"},
+    "data_contracts": {
+        "prefect",
+        "mlflow",
+        "great_expectations",
+        "torch",
+        "transformers",
+        "pandas",
+        "pydantic",
+    },
 }
 HEAVY = ("torch", "transformers", "mlflow", "great_expectations", "pandas", "matplotlib", "sqlglot")
 

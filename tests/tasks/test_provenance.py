@@ -1,0 +1,76 @@
+"""Commit, sources and packages of a result."""
+
+import hashlib
+import importlib.metadata
+import subprocess
+
+import pytest
+
+from tasks import provenance
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """What is remembered for a process's life is forgotten around each test."""
+    caches = [provenance.git, provenance.environment_digest, provenance.source_digest]
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    def git(*arguments: str) -> str:
+        names = ["-c", "user.name=t", "-c", "user.email=t@t"]
+        return subprocess.run(
+            ["git", "-C", str(tmp_path), *names, *arguments], check=True, capture_output=True, text=True
+        ).stdout
+
+    git("init", "-q")
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-qm", "first")
+    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path)
+    return tmp_path, git
+
+
+def test_the_commit_and_whether_it_was_changed(checkout):
+    folder, git = checkout
+    assert provenance.git() == provenance.Git(git("rev-parse", "HEAD").strip(), False)
+    provenance.git.cache_clear()
+    (folder / "file").write_text("2")
+    assert provenance.git().dirty is True
+
+
+def test_without_git_or_a_checkout_the_commit_is_unknown(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "PROJECT_ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert provenance.git() == provenance.Git(None, None)
+    provenance.git.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert provenance.git() == provenance.Git(None, None)
+
+
+def test_the_environment_is_every_package_and_version():
+    digest = provenance.environment_digest()
+    lines = {f"{d.name.lower()}=={d.version}" for d in importlib.metadata.distributions() if d.name}
+    assert f"pydantic=={importlib.metadata.version('pydantic')}" in lines
+    assert digest == f"sha256:{hashlib.sha256(chr(10).join(sorted(lines)).encode()).hexdigest()}"
+
+
+def test_a_source_digest_follows_the_content_of_the_stages_folder(tmp_path, monkeypatch):
+    stage = tmp_path / "own_stages" / "poem"
+    stage.mkdir(parents=True)
+    (stage / "__init__.py").write_text("")
+    (stage / "stage.py").write_text("a = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    first = provenance.source_digest("own_stages.poem")
+    (stage / "__pycache__").mkdir()
+    (stage / "__pycache__" / "stage.pyc").write_bytes(b"0")
+    provenance.source_digest.cache_clear()
+    assert provenance.source_digest("own_stages.poem") == first
+    (stage / "stage.py").write_text("a = 2\n")
+    provenance.source_digest.cache_clear()
+    assert provenance.source_digest("own_stages.poem") != first
