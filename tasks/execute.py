@@ -19,7 +19,7 @@ from stages.errors import PosttrainError, UsageError
 from stages.spec import Event, EventKind, Runtime, StageSpec
 from tasks.process.attempt import StageFailed, run_attempt
 from tasks.store.keys import params_of, stage_key
-from tasks.store.lock import Owner, locked
+from tasks.store.lock import Owner, held_by, locked
 from tasks.store.manifest import InputRecord, Manifest, OutputRecord, Outputs, Provenance
 from tasks.store.objects import Store, file_records
 from tasks.store.work import Attempt, Work
@@ -98,6 +98,8 @@ def execute(store: Store, request: Request, *, on_event: OnEvent, wait_s: float 
         return Result(found, reused=True)
     owner = Owner.this_process(request.provenance.run_id, request.node)
     lock = store.lock(request.stage, request.key)
+    if wait_s and (other := held_by(lock)):
+        on_event(Event(kind=EventKind.NOTICE, text=f"{request.node} waits for {other}"))
     with locked(lock, owner, what=f"{request.node} (stage {request.stage})", wait_s=wait_s):
         found = store.lookup(request.stage, request.key)  # made by whom we waited for
         if found is not None and request.accepts(found):

@@ -2,18 +2,14 @@
 
 import hashlib
 import importlib.metadata
-import importlib.util
 import platform
 import socket
 import subprocess
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-import stages
-from stages.declaration import stage_package
+from tasks.source import PROJECT_ROOT, stage_folder
 
-PROJECT_ROOT = Path(stages.__file__).resolve().parent.parent
 GIT_TIMEOUT_S = 10
 SOURCE_SUFFIXES = {".py", ".json", ".yaml", ".jinja", ".txt"}
 
@@ -63,10 +59,9 @@ def environment_digest() -> str:
 @cache
 def source_digest(stage: str) -> str:
     """Of the sources in the stage's own folder, by path and content. Empty for a stage that has no folder."""
-    spec = importlib.util.find_spec(stage_package(stage))
-    if spec is None or not spec.submodule_search_locations:
+    folder = stage_folder(stage)
+    if folder is None:
         return ""
-    folder = Path(next(iter(spec.submodule_search_locations)))
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in SOURCE_SUFFIXES:

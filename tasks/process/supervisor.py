@@ -43,15 +43,15 @@ def supervise(argv: Sequence[str], *, environment: Mapping[str, str], log: Path,
                 )
         finally:
             os.close(writing)
-        with guarded(child.pid):
-            signals.register(child.pid)
-            try:
+        try:
+            with guarded(child.pid):
+                signals.register(child.pid)
                 for event in events_of(child, events.fileno()):
                     on_event(event)
                 return child.wait()
-            finally:
-                signals.unregister(child.pid)
-                kill_group(child)
+        finally:
+            signals.unregister(child.pid)
+            kill_group(child)
 
 
 @contextmanager

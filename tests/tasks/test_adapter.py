@@ -1,6 +1,9 @@
 """The flow under a real Prefect server: the store decides what is done again, Prefect shows it."""
 
 import asyncio
+import os
+import signal
+import threading
 
 import pytest
 from prefect import flow
@@ -11,6 +14,7 @@ from pydantic import BaseModel
 from toy_stages.counter.params import CounterParams
 from toy_stages.flow import RUNTIME, two_counters
 
+from stages.errors import StageStopped
 from stages.spec import Runtime
 from tasks import runs
 from tasks.process.attempt import StageFailed
@@ -79,6 +83,30 @@ def test_a_retry_by_prefect_resumes_the_stage_and_reuses_the_rest(toys, monkeypa
     assert toys.heard.steps("two") == [1, 2, 3, 4, 5]
     assert run.state() is RunState.COMPLETED
     assert run.node("two").attempts == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_under_prefect_stops_at_a_step_boundary(toys, monkeypatch, tmp_path, until, number):
+    pids = tmp_path / "pids"
+    monkeypatch.setenv("TOY_DEED", "signal@2")
+    monkeypatch.setenv("TOY_PIDS", str(pids))
+
+    def later():
+        until(pids.exists)
+        os.kill(os.getpid(), number)
+
+    user = threading.Thread(target=later)
+    user.start()
+    with pytest.raises(StageStopped, match="one stopped at a step boundary"):
+        toys.go(lambda: counters(ToyRecipe()))
+    user.join()
+    run = runs.latest(toys.home)
+    assert run.state() is RunState.STOPPED
+    assert toys.states(run) == {"one": "stopped"}
+    monkeypatch.delenv("TOY_DEED")
+    toys.go(lambda: counters(ToyRecipe()), run=run)
+    assert toys.heard.steps("one") == [4, 5, 6]
+    assert run.state() is RunState.COMPLETED
 
 
 def test_a_flow_without_a_session_makes_its_own_from_the_environment(home, monkeypatch, toys):

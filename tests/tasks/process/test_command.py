@@ -9,7 +9,8 @@ import pytest
 
 from stages.errors import UsageError
 from stages.spec import OWNER_PID, Runtime
-from tasks.process.command import PROJECT_ROOT, import_root, stage_command, stage_environment
+from tasks.process.command import stage_command, stage_environment
+from tasks.source import PROJECT_ROOT, import_root
 
 
 def test_one_process_is_the_module_itself_in_the_chosen_interpreter():

@@ -1,1 +1,1 @@
-"""Stages of a user's own package, outside `stages/` and named by their dotted path, for the tests of `tasks`."""
+"""Stages of a user's own package, outside `stages/` and named by their dotted path, for tests of `tasks`."""

@@ -1,6 +1,7 @@
 """Draws a number per step and folds it into a sum: a resumed run equals an uninterrupted one only if the sum,
 the generator and the trace are all restored. The environment tells it how to misbehave at a step."""
 
+import errno
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from data_contracts.breach import Breach, ContractBreach
 from stages.context import StageContext
 from stages.errors import GuardError
 from toy_stages.counter.params import CounterParams
@@ -69,8 +71,15 @@ def misbehave(step: int, ctx: StageContext[CounterParams]) -> None:
             sleeper = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
             Path(os.environ["TOY_PIDS"]).write_text(f"{os.getpid()} {sleeper.pid}")
             time.sleep(600)
+        case "breach":
+            raise ContractBreach("toys/1", [Breach("sum", "is a number", ("row 3",))])
         case "scribble":
-            (ctx.work / "out" / "unknown").mkdir()
+            ctx.output("unknown")
+        case "link":
+            (ctx.output("sum") / "link").symlink_to("/etc/hostname")
+        case "starve":
+            (ctx.output("sum") / "sum.txt").unlink(missing_ok=True)
+            raise OSError(errno.ENOSPC, "No space left on device")
         case "signal":
             Path(os.environ["TOY_PIDS"]).write_text(str(os.getpid()))
             while not ctx._stop_asked:
