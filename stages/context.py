@@ -20,7 +20,7 @@ from stages.declaration import StageParams
 from stages.errors import StageStopped
 from stages.spec import EVENTS_FD, Event, EventKind, Runtime, StageSpec
 
-P = TypeVar("P", bound=StageParams)
+P = TypeVar("P", bound=StageParams, covariant=True)
 KEPT_STEPS = 2
 
 

@@ -15,22 +15,22 @@ import pyarrow as pa
 
 from data_contracts.dataset import DatasetWriter
 from data_contracts.registry import contract
+from data_contracts.rows import conform
 
 
 class PartBuffer:
     def __init__(self, folder: Path, contract_name: str) -> None:
         self.folder = folder
-        self.contract_name = contract_name
-        self.schema: pa.Schema = contract(contract_name).schema
+        self.contract = contract(contract_name)
         self._parts: list[str] = []
         folder.mkdir(parents=True, exist_ok=True)
 
-    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def append(self, rows: Sequence[dict[str, Any]]) -> None:
         if not rows:
             return
-        table = pa.Table.from_pylist(list(rows), schema=self.schema)
+        table = conform(list(rows), self.contract, self.contract.schema)
         name = f"{uuid.uuid4().hex}.arrow"
-        with pa.OSFile(str(self.folder / name), "wb") as sink, pa.ipc.new_file(sink, self.schema) as writer:
+        with pa.OSFile(str(self.folder / name), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         descriptor = os.open(self.folder / name, os.O_RDONLY)
         try:
@@ -52,7 +52,7 @@ class PartBuffer:
     def write(self, final: Path, metadata: Mapping[str, str]) -> int:
         """Write the gathered rows as a dataset; returns how many there are."""
         rows = 0
-        with DatasetWriter(final, self.contract_name, dict(metadata)) as writer:
+        with DatasetWriter(final, self.contract.name, dict(metadata)) as writer:
             for name in self._parts:
                 with pa.memory_map(str(self.folder / name)) as source:
                     table = pa.ipc.open_file(source).read_all()

@@ -19,6 +19,7 @@ from stages.domains.pool import VerifierPool
 from stages.domains.prompt_table import read_prompts
 from stages.domains.protocol import Split
 from stages.domains.registry import open_domain
+from stages.domains.selection import choose
 from stages.engines.chat import open_tokenizer
 from stages.engines.hf import open_engine
 from stages.engines.judged import Judged, rollout_rows, sample_groups
@@ -58,7 +59,7 @@ def run(ctx: StageContext[ArchiveParams]) -> None:
     tokenizer = open_tokenizer(base)
     engine = open_engine(base, params.engine, ctx.runtime)
     domain = open_domain(params.domain, ctx.input("domain"))
-    rows = read_prompts(ctx.input("prompts"), Split.TRAIN)[: params.prompts]
+    rows = choose(read_prompts(ctx.input("prompts"), Split.TRAIN), params.prompts, ctx.seed("prompts"))
     base_digest = tensor_digest(base)
     chunks = list(parts(len(rows), params.prompts_per_part))
     state = ArchiveState(ctx.work)

@@ -4,22 +4,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import BoolTensor, LongTensor, Tensor
+from torch import Tensor
 
 
 @dataclass(frozen=True)
 class TokenBatch:
     """`B` rows, right-padded to `T + 1` tokens.
 
-    Position t of everything [B, T] is about predicting token t + 1. `rows_B` are the rows' places in the
-    batch that this one was cut from.
+    Position t of everything [B, T] is about predicting token t + 1; ids and rows are int64, the mask bool.
+    `rows_B` are the rows' places in the batch that this one was cut from.
     """
 
-    input_BT: LongTensor
-    target_BT: LongTensor
-    attention_BT: LongTensor
-    mask_BT: BoolTensor  # the targets that the loss may see
-    rows_B: LongTensor
+    input_BT: Tensor
+    target_BT: Tensor
+    attention_BT: Tensor
+    mask_BT: Tensor  # the targets that the loss may see
+    rows_B: Tensor
 
     def take(self, values_BT: Tensor) -> Tensor:
         """This micro-batch's part of per-token values of the whole batch."""
@@ -64,11 +64,11 @@ def token_batch(
         mask_BT[row, : len(ids)] = torch.tensor(mask, dtype=torch.bool)
         attention_BT[row, : len(ids)] = 1
     return TokenBatch(
-        input_BT=padded_BT[:, :-1],  # type: ignore[arg-type]  # torch's stubs lose the subtype on slices
-        target_BT=padded_BT[:, 1:],  # type: ignore[arg-type]
-        attention_BT=attention_BT[:, 1:],  # type: ignore[arg-type]
-        mask_BT=mask_BT[:, 1:],  # type: ignore[arg-type]
-        rows_B=torch.arange(len(tokens)),  # type: ignore[arg-type]
+        input_BT=padded_BT[:, :-1],
+        target_BT=padded_BT[:, 1:],
+        attention_BT=attention_BT[:, 1:],
+        mask_BT=mask_BT[:, 1:],
+        rows_B=torch.arange(len(tokens)),
     )
 
 

@@ -11,7 +11,7 @@ def open_tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
-def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, object]]) -> list[int]:
     """Token ids up to the place where the assistant begins to speak."""
     ids: list[int] = tokenizer.apply_chat_template(
         list(messages), add_generation_prompt=True, tokenize=True, return_dict=False

@@ -44,7 +44,7 @@ class TorchTrainer:
         self.optimizer.zero_grad(set_to_none=True)
         for batch, loss in terms:
             for micro in batch.micro_batches(self.micro_batch_rows):
-                loss(self.logits(micro), micro).backward()  # type: ignore[no-untyped-call]
+                loss(self.logits(micro), micro).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.params.clip_norm)
         self.optimizer.step()
         self.scheduler.step()

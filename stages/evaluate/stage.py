@@ -15,13 +15,13 @@ from stages.cursor import parts
 from stages.domains.pool import VerifierPool
 from stages.domains.prompt_table import PromptRow, read_prompts
 from stages.domains.protocol import Split
+from stages.domains.selection import choose
 from stages.engines.chat import open_tokenizer
 from stages.engines.hf import open_engine
 from stages.engines.judged import rollout_rows, sample_groups
 from stages.engines.protocol import StopReason
 from stages.errors import GuardError
 from stages.evaluate.params import EvaluateParams
-from stages.evaluate.selection import choose
 from stages.evaluate.summary import OVERALL, summarise
 from stages.evaluate.tally import Tally, evaluation_rows, tally
 from stages.part_buffer import PartBuffer

@@ -14,8 +14,9 @@ from data_contracts.checkpoint import read_record, record_after
 from stages.context import StageContext
 from stages.cursor import rows_of_step
 from stages.domains.pool import VerifierPool
-from stages.domains.prompt_table import PromptRow, read_prompts
+from stages.domains.prompt_table import read_prompts
 from stages.domains.protocol import Split
+from stages.domains.selection import choose
 from stages.engines.batch import TokenBatch, completion_batch
 from stages.engines.chat import open_tokenizer, prompt_ids
 from stages.engines.checkpoint import export
@@ -77,7 +78,11 @@ def run(ctx: StageContext[OpdParams]) -> None:
     trainer = open_trainer(policy, params.optimizer, params.max_steps, ctx.runtime)
     engine = open_engine(policy, params.engine, ctx.runtime)
     rows = read_prompts(ctx.input("prompts"), Split.TRAIN)
-    held_out = spread(read_prompts(ctx.input("prompts"), Split.VALIDATION), params.plateau.prompts)
+    held_out = choose(
+        read_prompts(ctx.input("prompts"), Split.VALIDATION),
+        params.plateau.prompts,
+        ctx.seed("held out"),
+    )
     prompts = [prompt_ids(tokenizer, row.messages) for row in rows]
     state = OpdState(trainer, engine, params)
     decision, trained = Decision.CONTINUE, params.max_steps
@@ -143,13 +148,6 @@ def reverse_kl(
         return share
 
     return loss
-
-
-def spread(rows: Sequence[PromptRow], count: int) -> list[PromptRow]:
-    """`count` rows at even distances, so that every family is among them; all if there are fewer."""
-    if len(rows) <= count:
-        return list(rows)
-    return [rows[place * len(rows) // count] for place in range(count)]
 
 
 def write_switch(

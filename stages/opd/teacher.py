@@ -36,7 +36,7 @@ def require_same_tokenizer(policy: Path, teacher: Path) -> None:
     ours, theirs = facts(policy), facts(teacher)
     differing = [
         name
-        for name in ("tokenizer_digest", "chat_template_digest", "eos_id", "pad_id", "vocabulary_size")
+        for name in ("tokenizer_digest", "chat_template_digest", "eos_ids", "pad_id", "vocabulary_size")
         if getattr(ours, name) != getattr(theirs, name)
     ]
     if differing:

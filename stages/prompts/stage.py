@@ -6,7 +6,6 @@ pieces as any other name is.
 
 import json
 import random
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +15,7 @@ from stages.context import StageContext
 from stages.domains.demonstrated import DemonstratedDomain
 from stages.domains.protocol import Domain, Prompt, Split
 from stages.domains.registry import build_domain, open_domain
+from stages.domains.selection import chosen
 from stages.prompts.params import PromptsParams
 from stages.prompts.tokenizer import save_tokenizer, train_tokenizer
 
@@ -25,7 +25,7 @@ def run(ctx: StageContext[PromptsParams]) -> None:
     folder = ctx.output("domain")
     build_domain(params.domain, folder, params.sql)
     domain = open_domain(params.domain, folder)
-    prompts = [p for split in Split for p in spread(domain.prompts(split), params.limits.get(split))]
+    prompts = [prompt for split in Split for prompt in limited(ctx, domain.prompts(split), split)]
     write_prompts(ctx.output("prompts"), domain, prompts)
     train = [p for p in prompts if p.split is Split.TRAIN]
     rng = random.Random(ctx.seed("tokenizer"))
@@ -46,17 +46,9 @@ def run(ctx: StageContext[PromptsParams]) -> None:
     )
 
 
-def spread(prompts: Sequence[Prompt], limit: int | None) -> list[Prompt]:
-    """At most `limit` prompts, the same number of every family as far as they go, in the given order."""
-    if limit is None or len(prompts) <= limit:
-        return list(prompts)
-    seen: dict[str, int] = defaultdict(int)
-    turn = {}
-    for prompt in prompts:
-        turn[prompt.id] = seen[prompt.capability]
-        seen[prompt.capability] += 1
-    kept = {p.id for p in sorted(prompts, key=lambda p: turn[p.id])[:limit]}
-    return [p for p in prompts if p.id in kept]
+def limited(ctx: StageContext[PromptsParams], prompts: Sequence[Prompt], split: Split) -> list[Prompt]:
+    limit = ctx.params.limits.get(split)
+    return [prompts[place] for place in chosen([p.capability for p in prompts], limit, ctx.seed("limits"))]
 
 
 def write_prompts(folder: Path, domain: Domain, prompts: Sequence[Prompt]) -> None:

@@ -51,7 +51,7 @@ def open_replay(
     for elite in table:
         if elite["base_digest"] != base_digest or elite["rl_steps"]:
             raise GuardError(
-                f"the archive was sampled from {elite['base_digest'][:19]} with {elite['rl_steps']} RL steps, "
+                f"the archive was sampled from {elite['base_digest'][:19]} ({elite['rl_steps']} RL steps), "
                 f"the policy descends from {base_digest[:19]}: build the archive from its own frozen base"
             )
         if elite["signature_version"] != signature_version:

@@ -13,10 +13,10 @@ from data_contracts.registry import contract
 from stages.context import StageContext
 from stages.domains.demonstrated import DemonstratedDomain
 from stages.domains.prompt_table import read_prompts
-from stages.domains.protocol import Prompt, Split
+from stages.domains.protocol import Split
 from stages.domains.registry import open_domain
 from stages.prompts.params import PromptsParams
-from stages.prompts.stage import run, spread
+from stages.prompts.stage import run
 from stages.spec import Runtime, StageSpec
 
 
@@ -116,12 +116,3 @@ def test_a_role_that_the_template_does_not_know_is_an_error(made: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(made / "out/tokenizer")
     with pytest.raises(Exception, match="only user and assistant"):
         tokenizer.apply_chat_template([{"role": "system", "content": "be brief"}], tokenize=False)
-
-
-def test_spread_takes_families_in_turn_and_keeps_the_order() -> None:
-    def of(family: str, n: int) -> Prompt:
-        return Prompt(f"{family}{n}", "d", family, "t", {}, Split.TRAIN, "open")
-
-    prompts = [of("a", n) for n in range(5)] + [of("b", n) for n in range(2)]
-    assert [p.id for p in spread(prompts, 5)] == ["a0", "a1", "a2", "b0", "b1"]
-    assert spread(prompts, 7) == spread(prompts, None) == prompts

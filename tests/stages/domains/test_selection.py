@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split
-from stages.evaluate.selection import choose
+from stages.domains.selection import choose
 
 
 def row(i, capability):

@@ -1,4 +1,4 @@
-"""Which prompts of a split are measured when not all are: as many of every capability as there are."""
+"""Which prompts are taken when not all are: as many of every capability as there are."""
 
 import random
 from collections import defaultdict
@@ -10,13 +10,18 @@ from stages.domains.prompt_table import PromptRow
 
 def choose(rows: Sequence[PromptRow], limit: int | None, seed: int) -> list[PromptRow]:
     """At most `limit` rows, taken in turn from each capability's shuffled prompts; in their stored order."""
-    if limit is None or limit >= len(rows):
-        return list(rows)
+    return [rows[index] for index in chosen([row.prompt.capability for row in rows], limit, seed)]
+
+
+def chosen(capabilities: Sequence[str], limit: int | None, seed: int) -> list[int]:
+    """Places of the chosen, given each one's capability; see `choose`."""
+    if limit is None or limit >= len(capabilities):
+        return list(range(len(capabilities)))
     by_capability: dict[str, list[int]] = defaultdict(list)
-    for index, row in enumerate(rows):
-        by_capability[row.prompt.capability].append(index)
+    for index, capability in enumerate(capabilities):
+        by_capability[capability].append(index)
     for capability, indices in by_capability.items():
         random.Random(f"{seed}/{capability}").shuffle(indices)
     turns = zip_longest(*(by_capability[capability] for capability in sorted(by_capability)))
     taken = [index for index in chain.from_iterable(turns) if index is not None][:limit]
-    return [rows[index] for index in sorted(taken)]
+    return sorted(taken)
