@@ -30,7 +30,7 @@ class BaseParams(StageParams):
     domain: str = "sql"
     shape: ModelShape = ModelShape()
     mixture: Mixture = Mixture()
-    steps: int = Field(1000, ge=1)
+    steps: int = Field(700, ge=1)
     rows_per_step: int = Field(64, ge=1)
     optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-3, warmup_steps=50)
 

@@ -75,7 +75,7 @@ class GrpoTerm:
 def grpo_term(
     groups: Sequence[Sequence[Judged]], advantages: GroupAdvantages, params: RlParams, pad_id: int
 ) -> GrpoTerm:
-    """The informative groups, whole, as one batch; a sample without a verdict has no gradient: it stays out."""
+    """The informative groups, whole, as one batch; a sample without a verdict has no gradient and is out."""
     kept = [
         (sample, float(advantages.values_PG[place, sample.sample]))
         for place, group in enumerate(groups)

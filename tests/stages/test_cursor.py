@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from stages.cursor import parts, rows_of_step
 
 
-@given(count=st.integers(1, 40), per_step=st.integers(1, 50), seed=st.integers(0, 5), epochs=st.integers(1, 3))
+@given(
+    count=st.integers(1, 40), per_step=st.integers(1, 50), seed=st.integers(0, 5), epochs=st.integers(1, 3)
+)
 def test_each_epoch_has_every_row_once(count: int, per_step: int, seed: int, epochs: int) -> None:
     steps = -(-count * epochs // per_step)
     taken = [row for step in range(steps) for row in rows_of_step(count, per_step, step, seed)]

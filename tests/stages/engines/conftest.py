@@ -28,7 +28,10 @@ def tokenizer() -> Any:
     )
     tokenizer.train_from_iterator(["select a from b where c", "how many tracks"], trainer)
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|eos|>", pad_token="<|pad|>", clean_up_tokenization_spaces=False
+        tokenizer_object=tokenizer,
+        eos_token="<|eos|>",
+        pad_token="<|pad|>",
+        clean_up_tokenization_spaces=False,
     )
     fast.chat_template = TEMPLATE
     return fast

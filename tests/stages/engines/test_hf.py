@@ -13,7 +13,9 @@ from stages.errors import PosttrainError
 PROMPTS = [[2, 40, 41, 3], [2, 50, 3], [2, 40, 60, 61, 62, 3]]
 
 
-def independent_logprobs(model: Any, prompt: list[int], completion: list[int], temperature: float) -> list[float]:
+def independent_logprobs(
+    model: Any, prompt: list[int], completion: list[int], temperature: float
+) -> list[float]:
     """One full forward pass over one unpadded row."""
     with torch.no_grad():
         logits = model(torch.tensor([prompt + completion]), use_cache=False).logits[0]
@@ -26,7 +28,8 @@ def test_recorded_logprobs_are_those_of_a_fresh_forward_pass(model: Any, tempera
     engine = HfEngine(model, batch_rows=6)
     sampling = Sampling(temperature=temperature, max_new_tokens=12)
     for rollout in engine.generate(PROMPTS, 4, sampling, seed=1):
-        expected = independent_logprobs(model, PROMPTS[rollout.prompt_index], rollout.completion_ids, temperature)
+        prompt = PROMPTS[rollout.prompt_index]
+        expected = independent_logprobs(model, prompt, rollout.completion_ids, temperature)
         assert rollout.logprobs == pytest.approx(expected, abs=1e-5)
 
 

@@ -35,7 +35,11 @@ def gradient(trainer: TorchTrainer, batch: TokenBatch, micro_rows: int) -> torch
 def shuffled(batch: TokenBatch, seed: int) -> TokenBatch:
     order = torch.randperm(len(batch.rows_B), generator=torch.Generator().manual_seed(seed))
     return TokenBatch(
-        batch.input_BT[order], batch.target_BT[order], batch.attention_BT[order], batch.mask_BT[order], batch.rows_B
+        batch.input_BT[order],
+        batch.target_BT[order],
+        batch.attention_BT[order],
+        batch.mask_BT[order],
+        batch.rows_B,
     )
 
 
