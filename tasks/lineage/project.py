@@ -29,10 +29,13 @@ def sync(home: Home, *, tracking_uri: str | None = None, run_id: str | None = No
     Raises TrackingUnreachable when MLflow is away, StageBusy when another sync does not end.
     """
     store = Store(home)
-    ledger = [runs.load(home, run_id)] if run_id else runs.every(home)
+    ledger = runs.every(home)
     manifests = in_order(store.manifests())
     if run_id:
-        manifests = needed_by(manifests, {node.key for node in ledger[0].nodes() if node.key})
+        wanted = runs.load(home, run_id)
+        manifests = needed_by(manifests, {node.key for node in wanted.nodes() if node.key})
+        makers = {wanted.id, *(manifest.provenance.run_id for manifest in manifests)}
+        ledger = [run for run in ledger if run.id in makers]
     owner = Owner.this_process(node="lineage sync")
     lock = home.mlflow / "sync.lock"
     with (

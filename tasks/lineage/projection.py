@@ -53,7 +53,7 @@ class Projection:
                 self._pipelines[tags["posttrain.run_id"]] = run
 
     def model_id(self, record: InputRecord) -> str | None:
-        """The logged model of a checkpoint, once its producer was projected."""
+        """The logged model of a checkpoint, once its producer was projected; None for anything else."""
         return self._models.get((record.key, record.output))
 
     # stage executions
@@ -227,7 +227,9 @@ class Projection:
             }
             tags |= {name: value for name, value in about.items() if value}
         made = self.client.create_run(self._experiment(flow), start_time=started, tags=tags, run_name=run_id)
-        if recipe is not None:
+        if recipe is None:  # nobody will say how it ended
+            self.client.set_terminated(made.info.run_id, FINISHED)
+        else:
             self.client.log_dict(made.info.run_id, recipe, "recipe.json")
         return made
 

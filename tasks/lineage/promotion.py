@@ -1,6 +1,7 @@
 """Promotions found in manifests become versions of `posttrain-<flow>` in MLflow's registry, one a digest."""
 
 import json
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from tasks.store.objects import Store
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
+logger = logging.getLogger("posttrain.lineage")
 CHAMPION = "champion"
 ANNOUNCED = "posttrain.promoted_at"  # on a version whose alias has been set: only then is it complete
 
@@ -76,7 +78,11 @@ def register_pending(
             datetime.fromisoformat(other.tags[ANNOUNCED]) for other in versions if ANNOUNCED in other.tags
         ]
         newest = all(promotion.ended > time for time in times)
-        register_version(tracking, promotion, model_id(promotion.policy), champion=newest)
+        model = model_id(promotion.policy)
+        if version is None and model is None:
+            logger.warning("%s: the promoted %s is gone", promotion.name, promotion.policy.digest)
+            continue
+        register_version(tracking, promotion, model, champion=newest)
 
 
 def register_version(

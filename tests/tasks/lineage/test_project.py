@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,7 +151,17 @@ def test_one_run_can_be_synced_with_what_it_stands_on(home, new_pipeline):
     new_pipeline("text2sql-a").run(until="evaluate.base")
     new_pipeline("text2sql-b").run(base_steps=9, until="base")
     assert sync(home, run_id="text2sql-b").created == 2  # its base, and the prompts that it reused
-    assert set(everything(home)) == {"text2sql-a", "text2sql-b", "prompts", "base"}
+    found = everything(home)
+    assert set(found) == {"text2sql-a", "text2sql-b", "prompts", "base"}
+    assert found["prompts"].data.tags["mlflow.parentRunId"] == found["text2sql-a"].info.run_id
+    assert found["text2sql-a"].info.status == "FAILED"  # nobody works on it and it was never closed
+
+
+def test_a_run_whose_ledger_was_tidied_away_keeps_its_results(home, new_pipeline):
+    run = new_pipeline("text2sql-a").run(until="base")
+    shutil.rmtree(run.ledger.folder)
+    assert sync(home).created == 2
+    assert everything(home)["text2sql-a"].info.status == "FINISHED"
 
 
 def test_a_run_that_failed_is_failed_there(home, new_pipeline):

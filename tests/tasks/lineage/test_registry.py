@@ -1,5 +1,7 @@
 """Versions and aliases, against a real MLflow registry."""
 
+import shutil
+
 from tasks.lineage.connection import connect
 from tasks.lineage.project import sync, sync_quietly
 from tasks.lineage.registry import register
@@ -41,6 +43,13 @@ def test_a_promotion_made_while_mlflow_was_away_is_registered_by_a_later_sync(pi
     assert versions(pipeline.home) == []
     sync(pipeline.home)
     assert champion(pipeline.home).tags["posttrain.promotion"] == pipeline.made["promote"].key
+
+
+def test_a_promoted_checkpoint_that_is_gone_is_told_and_stops_nothing(pipeline, caplog):
+    shutil.rmtree(pipeline.store.folder("rl", pipeline.made["rl"].key))
+    assert sync(pipeline.home).created == 10
+    assert versions(pipeline.home) == []
+    assert pipeline.made["rl"].digest in caplog.text
 
 
 def test_the_alias_follows_a_new_promotion_and_stays_where_a_user_moved_it(pipeline, new_pipeline):
