@@ -8,7 +8,7 @@ from typing import Any
 
 from stages.errors import UsageError
 from tasks.execute import Request
-from tasks.runs import NodeRecord, Run
+from tasks.runs import Run
 from tasks.session import Session
 from tasks.store.keys import params_of
 from tasks.store.manifest import Manifest, Outputs, Ref
@@ -204,12 +204,19 @@ def _leaves(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _estimate(request: Request, before: list[Manifest]) -> float | None:
+    """Seconds of an earlier result with these parameters, else of the latest or the usual one, by its steps."""
     params = params_of(request.params)
-    same = [found for found in before if found.params == params]
-    if same or before:
-        return (same or before)[-1].seconds
+    if same := [found for found in before if found.params == params]:
+        return same[-1].seconds
+    if before:
+        return before[-1].seconds * _share(params.get("steps"), before[-1].params.get("steps"))
     expected: float | None = getattr(type(request.params), "expected_seconds", None)
-    return expected
+    usual = type(request.params).model_fields.get("steps")
+    return expected * _share(params.get("steps"), usual.default if usual else None) if expected else None
+
+
+def _share(steps: Any, of: Any) -> float:
+    return steps / of if isinstance(steps, int) and isinstance(of, int) and of > 0 else 1.0
 
 
 def _stale_source(request: Request, found: Manifest) -> str:
@@ -221,8 +228,3 @@ def _stale_source(request: Request, found: Manifest) -> str:
         f"the source of stage {request.stage} changed since this result was made, its version is still "
         f"{found.version}: bump it, or use --force {request.node}, if results change"
     )
-
-
-def waiting(lines: list[PlanLine]) -> list[NodeRecord]:
-    """The nodes of a plan as a run's ledger has them before it starts."""
-    return [NodeRecord(node=line.node, stage=line.stage, key=line.key) for line in lines]
