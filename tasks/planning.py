@@ -204,7 +204,7 @@ def _leaves(value: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def _estimate(request: Request, before: list[Manifest]) -> float | None:
-    """Seconds of an earlier result with these parameters, else of the latest or the usual one, by its steps."""
+    """Seconds of an earlier result with these parameters, else of the latest or usual one, by its steps."""
     params = params_of(request.params)
     if same := [found for found in before if found.params == params]:
         return same[-1].seconds

@@ -9,6 +9,7 @@ import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.exceptions import TerminationSignal
 from prefect.testing.utilities import prefect_test_harness
 from pydantic import BaseModel
 from toy_stages.counter.params import CounterParams
@@ -107,6 +108,37 @@ def test_a_signal_under_prefect_stops_at_a_step_boundary(toys, monkeypatch, tmp_
     toys.go(lambda: counters(ToyRecipe()), run=run)
     assert toys.heard.steps("one") == [4, 5, 6]
     assert run.state() is RunState.COMPLETED
+
+
+def test_under_a_worker_the_signal_reaches_prefect_when_the_step_is_saved(
+    toys, home, monkeypatch, tmp_path, until
+):
+    """The worker's way: no session is given, and Prefect decides by SIGTERM whether to reschedule."""
+    pids = tmp_path / "pids"
+    monkeypatch.setenv("POSTTRAIN_HOME", str(home.root))
+    monkeypatch.setenv("PREFECT__FLOW_RUN_ID", "set by a worker")
+    monkeypatch.setenv("TOY_DEED", "signal@2")
+    monkeypatch.setenv("TOY_PIDS", str(pids))
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+
+    def later():
+        until(pids.exists)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    worker = threading.Thread(target=later)
+    worker.start()
+    try:
+        with pytest.raises(TerminationSignal):
+            counters(ToyRecipe(steps=8))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        worker.join()
+    assert received == [signal.SIGTERM]  # Prefect passes it on once it has taken note
+    (run,) = runs.every(home)
+    assert toys.states(run) == {"one": "stopped"}
+    line = toys.plan(lambda: two_counters(CounterParams(steps=8)))["one"]
+    assert (line.action, line.step) == ("resume", 3)
 
 
 def test_a_flow_without_a_session_makes_its_own_from_the_environment(home, monkeypatch, toys):
