@@ -51,6 +51,7 @@ def connect(home: Home, uri: str | None = None) -> Iterator[Tracking]:
         "MLFLOW_RUN_ID": None,  # would silently replace the parent of nested runs
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": str(PROBE_S),
     }

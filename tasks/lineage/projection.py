@@ -64,8 +64,9 @@ class Projection:
         if run is not None and run.info.status == FINISHED:
             self._recall_models(manifest, run)
             return False
+        begun = self._begun_models(run) if run else {}
         run = run or self._create(manifest)
-        self._log(manifest, run)
+        self._log(manifest, run, begun)
         self.client.set_terminated(run.info.run_id, FINISHED, entities.milliseconds(manifest)[1])
         return True
 
@@ -79,7 +80,7 @@ class Projection:
             run_name=provenance.node,
         )
 
-    def _log(self, manifest: Manifest, run: "Run") -> None:
+    def _log(self, manifest: Manifest, run: "Run", begun: dict[str, str]) -> None:
         from mlflow.entities import Param
 
         run_id = run.info.run_id
@@ -87,7 +88,7 @@ class Projection:
         at = entities.milliseconds(manifest)[1]
         self.client.log_batch(run_id, params=[Param(k, v) for k, v in entities.params(manifest).items()])
         self._log_inputs(manifest, run)
-        self._log_models(manifest, run)
+        self._log_models(manifest, run, begun)
         self._log_metrics(run_id, entities.step_metrics(folder / "metrics.jsonl"), at)
         self._log_evaluation(manifest, run_id, at)
         self.client.log_artifact(run_id, str(folder / "manifest.json"))
@@ -121,12 +122,11 @@ class Projection:
         tags = {"mlflow.data.context": name, "sha256": record.digest, "posttrain.key": record.key}
         return DatasetInput(entity, [InputTag(key, value) for key, value in tags.items()])
 
-    def _log_models(self, manifest: Manifest, run: "Run") -> None:
+    def _log_models(self, manifest: Manifest, run: "Run", begun: dict[str, str]) -> None:
         from mlflow.entities import LoggedModelOutput
 
         run_id = run.info.run_id
         checkpoints = [name for name, output in manifest.outputs.items() if output.kind is Kind.CHECKPOINT]
-        begun = self._models_of(run) if checkpoints else {}
         known = {item.model_id for item in run.outputs.model_outputs} if run.outputs else set()
         for name in checkpoints:
             model_id = begun.get(name) or self._create_model(manifest, name, run)
@@ -157,7 +157,7 @@ class Projection:
         )
         return model.model_id
 
-    def _models_of(self, run: "Run") -> dict[str, str]:
+    def _begun_models(self, run: "Run") -> dict[str, str]:
         """By output: the models that an earlier, torn projection of this run has made."""
         key = run.data.tags["posttrain.key"]
         found = self.client.search_logged_models(
