@@ -52,7 +52,7 @@ def _mapping_without_duplicates(loader: _UniqueKeyLoader, node: yaml.MappingNode
                 None, None, f"the key {key!r} is given twice", key_node.start_mark
             )
         seen.add(key)
-    return dict(loader.construct_mapping(node, deep=True))
+    return {str(key): value for key, value in loader.construct_mapping(node, deep=True).items()}
 
 
 _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)

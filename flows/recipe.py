@@ -7,9 +7,8 @@ change sizes and the runtime only.
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -58,7 +57,6 @@ class Setting:
 @dataclass(frozen=True)
 class Loaded(Generic[R]):
     recipe: R
-    flow: str
     profile: str
     sources: Mapping[str, str]
 
@@ -82,20 +80,20 @@ def _at(values: Any, path: str) -> Any:
 
 def load(
     recipe_class: type[R],
-    flow: str,
+    recipes: Traversable,
     *,
     profile: str | None = None,
     file: Path | None = None,
     settings: Sequence[str] = (),
 ) -> Loaded[R]:
-    """Layer and validate a recipe.
+    """Layer and validate a recipe; `recipes` is the folder of the built-in recipe and the profiles.
 
     Raises UsageError, in one sentence that names the key, where it was written and what is valid there.
     """
     profile = profile or ("gpu" if cuda_is_there() else "cpu")
     stack = [
-        _built_in(flow, BUILT_IN, "the built-in recipe"),
-        _built_in(flow, profile, f"profile {profile}"),
+        _built_in(recipes, BUILT_IN, "the built-in recipe"),
+        _built_in(recipes, profile, f"profile {profile}"),
         *([layers.from_file(file)] if file else []),
         *map(layers.from_setting, settings),
     ]
@@ -104,27 +102,21 @@ def load(
         recipe = recipe_class.model_validate(merged.values)
     except ValidationError as error:
         raise refusal(error, recipe_class, merged) from error
-    return Loaded(recipe, flow, profile, merged.sources)
+    return Loaded(recipe, profile, merged.sources)
 
 
-def profiles(flow: str) -> list[str]:
-    """Names of the flow's profiles."""
-    return sorted(name for name in _names(_folder(flow)) if name != BUILT_IN)
+def profiles(recipes: Traversable) -> list[str]:
+    """Names of the profiles in a flow's folder of recipes."""
+    files = (file.name for file in recipes.iterdir() if file.name.endswith(".yaml"))
+    return sorted(name for file in files if (name := file.removesuffix(".yaml")) != BUILT_IN)
 
 
-def _built_in(flow: str, name: str, label: str) -> layers.Layer:
-    file = _folder(flow) / f"{name}.yaml"
+def _built_in(recipes: Traversable, name: str, label: str) -> layers.Layer:
+    file = recipes / f"{name}.yaml"
     if not file.is_file():
-        raise UsageError(f"{flow} has no profile {name!r}: choose one of {', '.join(profiles(flow))}")
+        known = ", ".join(profiles(recipes))
+        raise UsageError(f"there is no profile {name!r} of {recipes.name}: choose one of {known}")
     return layers.from_text(file.read_text(encoding="utf-8"), label)
-
-
-def _folder(flow: str) -> Traversable:
-    return resources.files("flows.recipes") / flow
-
-
-def _names(folder: Traversable) -> Iterable[str]:
-    return (file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml"))
 
 
 def cuda_is_there() -> bool:

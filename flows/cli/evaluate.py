@@ -31,7 +31,7 @@ def evaluate(
 
     home = Home.from_environment()
     entry = find(flow)
-    loaded = load(entry.recipe_class, flow, profile=profile, file=recipe, settings=settings or [])
+    loaded = load(entry.recipe_class, entry.recipes, profile=profile, file=recipe, settings=settings or [])
     asked = getattr(loaded.recipe, "evaluate", None)
     if asked is None:
         raise UsageError(f"the flow {flow} has no stage `evaluate`")

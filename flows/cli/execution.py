@@ -1,7 +1,9 @@
 """Carries out a run, new or resumed: plan, server, Prefect flow, lineage, report, the closing words."""
 
 import contextlib
+import importlib
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from tasks.servers.prefect import RunServer
     from tasks.session import Selection
     from tasks.store.home import Home
+
+TELL_AFTER_S = 3.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def carry_out(home: "Home", prepare: Callable[[], Job], *, as_json: bool) -> Non
     with _server(home) as server:
         job = prepare()
         lines = make_plan(home, job.entry, job.loaded, job.selection())
-        server.wait()
+        _await(server, nothing_to_do=all(line.action == "reuse" for line in lines))
         run = _ledger(home, job, lines)
         say(f"run {run.id}: {summary(lines)}")
         with _telling_how_to_resume(run):
@@ -65,6 +69,21 @@ def _server(home: "Home") -> "Iterator[RunServer]":
         yield server
     finally:
         server.stop()
+
+
+def _await(server: "RunServer", *, nothing_to_do: bool) -> None:
+    """Wait for the server. A run that ends at once uses the time to import what its end needs."""
+    began, told = time.monotonic(), False
+    if nothing_to_do:
+        importlib.import_module("mlflow")
+
+    def meanwhile() -> None:
+        nonlocal told
+        if not told and time.monotonic() - began > TELL_AFTER_S:
+            told = True
+            say("waiting for Prefect's server; the first one of a home makes its database")
+
+    server.wait(meanwhile)
 
 
 def _ledger(home: "Home", job: Job, lines: "list[PlanLine]") -> "Run":

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -59,14 +60,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="rich",
 )
-for command in (run.run, plan.plan, status.status, resume.resume, cancel.cancel, logs.logs, report.report):
-    app.command(rich_help_panel=RUNS)(command)
-for command in (sample.sample, evaluate.evaluate):
-    app.command(rich_help_panel=MODELS)(command)
+PANELS: dict[str, list[Callable[..., None]]] = {
+    RUNS: [run.run, plan.plan, status.status, resume.resume, cancel.cancel, logs.logs, report.report],
+    MODELS: [sample.sample, evaluate.evaluate],
+    MACHINE: [servers.up, servers.down, doctor.doctor, gc.gc],
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 app.add_typer(lineage.app, name="lineage", rich_help_panel=DATA)
 app.add_typer(data.app, name="data", rich_help_panel=DATA)
-for command in (servers.up, servers.down, doctor.doctor, gc.gc):
-    app.command(rich_help_panel=MACHINE)(command)
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ def plan(
     from tasks.store.home import Home
 
     entry = find(flow)
-    loaded = load(entry.recipe_class, flow, profile=profile, file=recipe, settings=settings or [])
+    loaded = load(entry.recipe_class, entry.recipes, profile=profile, file=recipe, settings=settings or [])
     lines = make_plan(Home.from_environment(), entry, loaded, Selection(frozenset(force or []), from_node))
     if as_json:
         print_json(

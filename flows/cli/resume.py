@@ -1,5 +1,7 @@
 """`posttrain resume`: go on with a run that stopped, failed or died."""
 
+import shlex
+
 from flows.cli import options
 from flows.cli.chosen import chosen_run
 from flows.cli.console import say
@@ -11,6 +13,7 @@ def resume(run_id: options.RunId = None, last: options.Last = False, as_json: op
     Finished nodes are reused, the one in the middle continues from its last saved step. A run whose process
     is still alive is left alone.
     """
+    from flows.catalogue import names
     from flows.cli.execution import Job, carry_out
     from stages.errors import UsageError
     from tasks.runs import RunState
@@ -24,6 +27,8 @@ def resume(run_id: options.RunId = None, last: options.Last = False, as_json: op
         run.close(RunState.CRASHED, "its process died")
         say(f"run {run.id} is marked as crashed: its process is gone")
     record = run.record()
+    if "." not in record.flow and record.flow not in names():  # such as an evaluation
+        raise UsageError(f"run {run.id} is no flow's; give its command again: {shlex.join(record.argv)}")
 
     def prepare() -> Job:
         from flows.catalogue import find
@@ -31,7 +36,7 @@ def resume(run_id: options.RunId = None, last: options.Last = False, as_json: op
 
         entry = find(record.flow)
         recipe = entry.recipe_class.model_validate(record.recipe)
-        loaded = Loaded(recipe, record.flow, record.profile or "", record.sources)
+        loaded = Loaded(recipe, record.profile or "", record.sources)
         return Job(entry, loaded, frozenset(record.forced), record.from_node, run)
 
     carry_out(home, prepare, as_json=as_json)

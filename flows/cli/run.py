@@ -25,7 +25,9 @@ def run(
         from flows.recipe import load
 
         entry = find(flow)
-        loaded = load(entry.recipe_class, flow, profile=profile, file=recipe, settings=settings or [])
+        loaded = load(
+            entry.recipe_class, entry.recipes, profile=profile, file=recipe, settings=settings or []
+        )
         return Job(entry, loaded, frozenset(force or []), from_node)
 
     carry_out(Home.from_environment(), prepare, as_json=as_json)

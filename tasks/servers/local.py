@@ -24,7 +24,7 @@ TITLES = {PREFECT: "Prefect", MLFLOW: "MLflow"}
 
 
 class Running(BaseModel):
-    """A server that outlives the command that started it; `born` tells it from a later process with its id."""
+    """A server that outlives its command; `born` tells it from a later process with the same id."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -64,12 +64,12 @@ def for_run(home: Home) -> RunServer:
     elif up := local.alive(home, local.PREFECT):
         server = RunServer(f"{up.url}/api", "that of `posttrain up`")
     else:
-        server = _private(home)
+        server = private(home)
     apply({**prefect_settings(home), API_URL: server.api_url})
     return server
 
 
-def _private(home: Home) -> RunServer:
+def private(home: Home) -> RunServer:
     """Two runs that create the database at once would clash, so starts are taken in turn."""
     home.prefect.mkdir(parents=True, exist_ok=True)
     starting = (home.prefect / "start.lock").open("w")

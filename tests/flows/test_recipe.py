@@ -29,13 +29,12 @@ class Example(Recipe):
 
 
 @pytest.fixture
-def built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A flow named `example` with a built-in recipe and a profile, in a folder of its own."""
-    folder = tmp_path / "recipes" / "example"
-    folder.mkdir(parents=True)
+def built_in(tmp_path: Path) -> Path:
+    """A folder of recipes: the built-in one and a profile."""
+    folder = tmp_path / "example"
+    folder.mkdir()
     (folder / "recipe.yaml").write_text("rl: {steps: 10, optimizer: {betas: [0.8, 0.9]}}\n")
     (folder / "cpu.yaml").write_text("rl: {steps: 20}\nruntime: {threads: 3}\n")
-    monkeypatch.setattr(recipes, "_folder", lambda flow: tmp_path / "recipes" / flow)
     return folder
 
 
@@ -48,23 +47,23 @@ def write(folder: Path, text: str) -> Path:
 def test_later_layers_win_one_by_one(built_in: Path) -> None:
     file = write(built_in, "rl: {steps: 30}")
     assert Example().rl.steps == 100
-    assert load(Example, "example", profile="cpu").recipe.rl.steps == 20
-    assert load(Example, "example", profile="cpu", file=file).recipe.rl.steps == 30
-    last = load(Example, "example", profile="cpu", file=file, settings=["rl.steps=40", "rl.steps=41"])
+    assert load(Example, built_in, profile="cpu").recipe.rl.steps == 20
+    assert load(Example, built_in, profile="cpu", file=file).recipe.rl.steps == 30
+    last = load(Example, built_in, profile="cpu", file=file, settings=["rl.steps=40", "rl.steps=41"])
     assert last.recipe.rl.steps == 41
     assert last.recipe.runtime.threads == 3
 
 
 def test_lists_replace_and_mappings_merge(built_in: Path) -> None:
     file = write(built_in, "rl: {optimizer: {betas: [0.5]}}")
-    recipe = load(Example, "example", profile="cpu", file=file).recipe
+    recipe = load(Example, built_in, profile="cpu", file=file).recipe
     assert recipe.rl.optimizer.betas == [0.5]
     assert recipe.rl.steps == 20
 
 
 def test_every_changed_value_names_its_source(built_in: Path) -> None:
     file = write(built_in, "teacher: some/model\nrl: {optimizer: {rate: 0.1}}")
-    loaded = load(Example, "example", profile="cpu", file=file, settings=["model=a/b"])
+    loaded = load(Example, built_in, profile="cpu", file=file, settings=["model=a/b"])
     told = {setting.key: (setting.value, setting.source) for setting in loaded.settings()}
     assert told == {  # rl.optimizer.rate was set to what it is by default
         "runtime.threads": (3, "profile cpu"),
@@ -76,7 +75,7 @@ def test_every_changed_value_names_its_source(built_in: Path) -> None:
 
 
 def test_seed_reaches_every_stage_that_sets_none(built_in: Path) -> None:
-    recipe = load(Example, "example", profile="cpu", settings=["seed=7", "rl.seed=1"]).recipe
+    recipe = load(Example, built_in, profile="cpu", settings=["seed=7", "rl.seed=1"]).recipe
     assert isinstance(recipe.teacher, Rl)
     assert (recipe.seed, recipe.teacher.seed, recipe.rl.seed) == (7, 7, 1)
     assert Example.model_validate(recipe.model_dump()) == recipe
@@ -100,14 +99,14 @@ def test_seed_reaches_every_stage_that_sets_none(built_in: Path) -> None:
 )
 def test_a_wrong_setting_is_told_in_one_sentence(built_in: Path, setting: str, told: str) -> None:
     with pytest.raises(UsageError, match=r"^[^\n]+$") as refused:
-        load(Example, "example", profile="cpu", settings=[setting])
+        load(Example, built_in, profile="cpu", settings=[setting])
     assert told in str(refused.value)
 
 
 def test_an_unknown_key_names_its_file(built_in: Path) -> None:
     file = write(built_in, "rl:\n  optimiser: {rate: 1}\n")
     with pytest.raises(UsageError) as refused:
-        load(Example, "example", profile="cpu", file=file)
+        load(Example, built_in, profile="cpu", file=file)
     assert str(refused.value) == f'unknown key "rl.optimiser" in {file}: did you mean "rl.optimizer"?'
 
 
@@ -122,30 +121,30 @@ def test_an_unknown_key_names_its_file(built_in: Path) -> None:
 def test_a_file_that_is_no_recipe(built_in: Path, text: str, told: str) -> None:
     file = write(built_in, text)
     with pytest.raises(UsageError) as refused:
-        load(Example, "example", profile="cpu", file=file)
+        load(Example, built_in, profile="cpu", file=file)
     assert told in str(refused.value)
     assert str(file) in str(refused.value)
 
 
 def test_a_missing_file_and_profile(built_in: Path) -> None:
     with pytest.raises(UsageError, match="cannot read the recipe"):
-        load(Example, "example", profile="cpu", file=built_in / "none.yaml")
-    with pytest.raises(UsageError, match="no profile 'tpu': choose one of cpu"):
-        load(Example, "example", profile="tpu")
+        load(Example, built_in, profile="cpu", file=built_in / "none.yaml")
+    with pytest.raises(UsageError, match="no profile 'tpu' of example: choose one of cpu"):
+        load(Example, built_in, profile="tpu")
 
 
 @pytest.mark.parametrize("setting", ["rl.steps", "=3", "rl..steps=3"])
 def test_a_setting_of_another_form(built_in: Path, setting: str) -> None:
     with pytest.raises(UsageError, match="KEY=VALUE"):
-        load(Example, "example", profile="cpu", settings=[setting])
+        load(Example, built_in, profile="cpu", settings=[setting])
 
 
 def test_profile_follows_the_machine(built_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (built_in / "gpu.yaml").write_text("rl: {steps: 99}")
     monkeypatch.setattr(recipes, "cuda_is_there", lambda: True)
-    assert load(Example, "example").recipe.rl.steps == 99
+    assert load(Example, built_in).recipe.rl.steps == 99
     monkeypatch.setattr(recipes, "cuda_is_there", lambda: False)
-    assert load(Example, "example").recipe.rl.steps == 20
+    assert load(Example, built_in).recipe.rl.steps == 20
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])

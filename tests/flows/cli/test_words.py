@@ -1,0 +1,97 @@
+"""Small pure pieces of what is shown."""
+
+import pytest
+
+from flows.cli.progress import Lines, Pace
+from flows.cli.results import cell, columns_of, verdict_lines
+from flows.cli.words import rate, seconds, short
+from stages.spec import Event, EventKind
+from tasks.runs import NodeRecord, NodeState
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, ""),
+        (0.04, "0.0 s"),
+        (59.94, "59.9 s"),
+        (60, "1 min 00 s"),
+        (3599, "59 min 59 s"),
+        (7380, "2 h 03 min"),
+    ],
+)
+def test_seconds(value, told):
+    assert seconds(value) == told
+
+
+def test_rate_and_digest():
+    assert (rate(12.34), rate(0.25)) == ("12.3/s", "4.0 s each")
+    assert short("sha256:0123456789abcdef") == "0123456789"
+
+
+def progress(step: int, total: int, unit: str = "steps") -> Event:
+    return Event(kind=EventKind.PROGRESS, step=step, total=total, unit=unit)
+
+
+def test_pace_tells_rate_and_time_left():
+    pace = Pace()
+    for step in range(11):
+        pace.update(progress(step, 20), now=100 + step * 0.5)
+    assert pace.rate == pytest.approx(2.0)
+    assert pace.left_s == pytest.approx(5.0)
+    assert str(pace) == "steps 10/20, 2.0/s, 5.0 s left"
+
+
+def test_pace_begins_anew_with_another_unit():
+    pace = Pace()
+    pace.update(progress(1, 10), now=1)
+    pace.update(progress(2, 10), now=2)
+    pace.update(progress(1, 5, "parts"), now=3)
+    assert (str(pace), pace.left_s) == ("parts 1/5", None)
+
+
+def test_lines_are_sparse():
+    told: list[str] = []
+    lines = Lines(told.append, every_s=3600)
+    lines.on_node(NodeRecord(node="rl", stage="rl", state=NodeState.RUNNING))
+    lines.on_event("rl", Event(kind=EventKind.STARTED))
+    for step in range(100):
+        lines.on_event("rl", progress(step, 100))
+    lines.on_event("rl", Event(kind=EventKind.NOTICE, text="distinct falls while reward rises"))
+    lines.on_node(
+        NodeRecord(node="rl", stage="rl", state=NodeState.COMPLETED, seconds=12, digest="sha256:ab")
+    )
+    assert told == ["rl: started", "rl: distinct falls while reward rises", "rl: completed in 12.0 s ab"]
+
+
+def test_lines_tell_progress_when_it_is_time():
+    told: list[str] = []
+    lines = Lines(told.append, every_s=0)
+    lines.on_event("rl", progress(3, 10))
+    assert told == ["rl: steps 3/10"]
+
+
+def test_columns_are_pass_at_every_k_and_the_rest_at_the_largest():
+    metrics = {f"{name}@{k}" for name in ("pass", "distinct", "both") for k in (1, 8, 32, 128)}
+    assert columns_of(metrics) == ["pass@1", "pass@8", "pass@32", "pass@128", "distinct@128", "both@128"]
+    assert columns_of({"pass@1"}) == ["pass@1"]
+
+
+def test_cells_show_the_spread():
+    assert cell({"mean": 0.5, "standard_error": 0.0251}) == "0.500 ±0.025"
+    assert cell({"mean": 12.0, "standard_error": 1.0}) == "12.00 ±1.00"
+    assert cell({"mean": 0.5, "standard_error": None}) == "0.500"
+    assert cell(None) == "-"
+
+
+def test_a_refused_promotion_tells_each_broken_gate():
+    gates = [
+        {"name": "gain", "holds": True, "sentence": "fine"},
+        {"name": "width", "holds": False, "sentence": "distinct@128 fell by 2"},
+    ]
+    assert verdict_lines({"promoted": False, "gates": gates}) == [
+        "not promoted: 1 of 2 gates do not hold",
+        "  width: distinct@128 fell by 2",
+    ]
+    assert verdict_lines({"promoted": True, "gates": gates[:1]}) == ["promoted: all 1 gates hold"]
+    assert verdict_lines(None) == []
