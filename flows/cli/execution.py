@@ -118,8 +118,7 @@ def _telling_how_to_resume(run: "Run") -> Iterator[None]:
     try:
         yield
     except StageStopped as stopped:
-        say(str(stopped))
-        raise StageStopped(f"stopped; go on with `posttrain resume {run.id}` (or --last)") from stopped
+        raise StageStopped(f"{stopped}: go on with `posttrain resume {run.id}` (or --last)") from stopped
     except Exception:
         say(f"run {run.id} failed; when the cause is removed, go on with `posttrain resume {run.id}`")
         raise

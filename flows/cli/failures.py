@@ -9,13 +9,16 @@ from pydantic import ValidationError
 
 from data_contracts.breach import ContractBreach
 from flows.cli.console import say
-from stages.errors import ExitCode, PosttrainError
+from stages.errors import ExitCode, PosttrainError, StageStopped
 
 INTERRUPTED = 130
 
 
 def exit_for(failure: BaseException) -> NoReturn:
     """Say what failed and end with its exit code."""
+    if isinstance(failure, StageStopped):
+        say(str(failure))
+        raise typer.Exit(int(failure.exit_code)) from None
     if isinstance(failure, (PosttrainError, ContractBreach)):
         say(f"error: {failure}")
         raise typer.Exit(int(failure.exit_code)) from None

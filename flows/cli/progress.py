@@ -16,6 +16,7 @@ from tasks.progress import Reporter
 from tasks.runs import NodeRecord, NodeState
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
 LINE_EVERY_S = 20.0
@@ -125,8 +126,8 @@ class Lines:
 class Bars:
     """A bar for each node under way; finished nodes stay above as lines."""
 
-    def __init__(self) -> None:
-        self._progress = _progress()
+    def __init__(self, console: "Console | None" = None) -> None:
+        self._progress = _progress(console or err())
         self._bars: dict[str, TaskID] = {}
         self._paces: dict[str, Pace] = {}
 
@@ -172,7 +173,7 @@ def resumed(event: Event) -> str:
     return f"goes on from {event.unit or 'step'} {event.step} of {event.total}"
 
 
-def _progress() -> "Progress":
+def _progress(console: "Console") -> "Progress":
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     return Progress(
@@ -181,6 +182,6 @@ def _progress() -> "Progress":
         BarColumn(bar_width=30),
         TextColumn("{task.fields[pace]}"),
         TimeElapsedColumn(),
-        console=err(),
+        console=console,
         transient=True,
     )

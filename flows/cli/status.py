@@ -77,7 +77,8 @@ def _stage(node: "NodeRecord") -> dict[str, Any]:
 def _runs_table(runs: "list[Run]") -> "Table":
     from rich.table import Table
 
-    table = Table("run", "flow", "profile", "state", "started", "took", "message", box=None, pad_edge=False)
+    table = Table("run", "flow", "profile", "state", "started", "took", box=None, pad_edge=False)
+    table.add_column("message", no_wrap=True, overflow="ellipsis")
     for run in runs:
         record, state = run.record(), run.state()
         took = ((record.ended or datetime.now(record.started.tzinfo)) - record.started).total_seconds()

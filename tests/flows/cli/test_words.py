@@ -1,8 +1,11 @@
 """Small pure pieces of what is shown."""
 
-import pytest
+import io
 
-from flows.cli.progress import Lines, Pace
+import pytest
+from rich.console import Console
+
+from flows.cli.progress import Bars, Lines, Pace
 from flows.cli.results import cell, columns_of, verdict_lines
 from flows.cli.words import rate, seconds, short
 from stages.spec import Event, EventKind
@@ -69,6 +72,20 @@ def test_lines_tell_progress_when_it_is_time():
     lines = Lines(told.append, every_s=0)
     lines.on_event("rl", progress(3, 10))
     assert told == ["rl: steps 3/10"]
+
+
+def test_bars_show_step_rate_and_time_left_and_leave_lines_behind():
+    console = Console(file=io.StringIO(), force_terminal=True, highlight=False, width=120)
+    with Bars(console) as bars:
+        bars.on_node(NodeRecord(node="rl", stage="rl", state=NodeState.RUNNING))
+        bars.on_event("rl", Event(kind=EventKind.RESUMED, step=4, total=10, unit="steps"))
+        bars.on_event("rl", progress(5, 10))
+        bars._progress.refresh()
+        bars.on_node(NodeRecord(node="rl", stage="rl", state=NodeState.STOPPED))
+    shown = console.file.getvalue()
+    assert "rl: goes on from steps 4 of 10" in shown
+    assert "steps 5/10" in shown and "left" in shown
+    assert "rl: stopped" in shown
 
 
 def test_columns_are_pass_at_every_k_and_the_rest_at_the_largest():
