@@ -63,6 +63,7 @@ class StageContext(Generic[P]):
         )
         self._stop_asked = False
         self._saved_at = time.monotonic()
+        self._logged_before = self._metrics_file.stat().st_size if self._metrics_file.exists() else 0
 
     # inputs and outputs
 
@@ -130,7 +131,9 @@ class StageContext(Generic[P]):
             start, folder = latest
             state.load(folder)
             self.emit(EventKind.RESUMED, step=start, total=total, unit=unit)
-        self._forget_metrics_after(start)
+            self._forget_metrics_after(start)
+        else:
+            self._forget_metrics_after(-1)
         for step in range(start, total):
             yield step
             done = step + 1
@@ -176,16 +179,16 @@ class StageContext(Generic[P]):
         return self.work / "metrics.jsonl"
 
     def _forget_metrics_after(self, step: int) -> None:
-        """Steps that will be done again log again; drop what they logged, and a line torn by a kill."""
+        """Steps that will be done again log again: drop earlier attempts' lines of them, and a torn line."""
         if not self._metrics_file.exists():
             return
-        kept = []
-        for line in self._metrics_file.read_text().splitlines():
+        logged, kept = self._metrics_file.read_bytes(), []
+        for line in logged[: self._logged_before].decode().splitlines():
             try:
                 if json.loads(line)["step"] <= step:
                     kept.append(line)
             except json.JSONDecodeError:
                 continue  # the line that was being written when the process died
         fresh = self._metrics_file.with_suffix(".tmp")
-        fresh.write_text("".join(line + "\n" for line in kept))
+        fresh.write_bytes("".join(line + "\n" for line in kept).encode() + logged[self._logged_before :])
         os.replace(fresh, self._metrics_file)

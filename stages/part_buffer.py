@@ -32,11 +32,12 @@ class PartBuffer:
         name = f"{uuid.uuid4().hex}.arrow"
         with pa.OSFile(str(self.folder / name), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-        descriptor = os.open(self.folder / name, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        for path in (self.folder / name, self.folder):  # the bytes, and the name that leads to them
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         self._parts.append(name)
 
     def keep_last(self, parts: int) -> None:

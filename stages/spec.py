@@ -23,7 +23,7 @@ class Runtime(BaseModel):
     gpus: int = Field(0, ge=0, description="processes started by torchrun when above 1")
     python: str | None = Field(None, description="interpreter of the stage's process; None is this one")
     save_every_s: float = Field(15.0, gt=0, description="seconds between two step checkpoints")
-    micro_batch_rows: int = Field(256, ge=1, description="rows of one forward pass in training")
+    micro_batch_rows: int = Field(32, ge=1, description="rows of one forward pass in training")
     sample_batch_rows: int = Field(512, ge=1, description="rows decoded together")
     verifier_workers: int = Field(1, ge=1)
     verifier_deadline_s: float = Field(10.0, gt=0, description="wall-clock backstop for one verdict")

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
 
-from data_contracts.checkpoint import StageRecord, TrainingRecord
+from data_contracts.checkpoint import StageRecord, TrainingRecord, read_record
+from data_contracts.checkpoint.record import FILE
 from stages.adopt.params import AdoptParams
 from stages.context import StageContext
 from stages.engines.chat import open_tokenizer
@@ -18,7 +20,7 @@ def run(ctx: StageContext[AdoptParams]) -> None:
     try:
         tokenizer = open_tokenizer(Path(source) if Path(source).is_dir() else source)  # type: ignore[arg-type]
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise UsageError(
             f"{source!r} is neither a Hugging Face folder nor a model that can be fetched "
             f"(HF_HUB_OFFLINE is honoured): {str(error).splitlines()[0]}"
@@ -31,5 +33,11 @@ def run(ctx: StageContext[AdoptParams]) -> None:
         raise UsageError(f"{source!r} has no PAD token: set one in its tokenizer_config.json, other than EOS")
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
-    record = TrainingRecord(stages=(StageRecord("adopt", 0),), rl_steps=ctx.params.rl_steps)
+    rl_steps = max(ctx.params.rl_steps, recorded_rl_steps(Path(source)))
+    record = TrainingRecord(stages=(StageRecord("adopt", 0),), rl_steps=rl_steps)
     export(model, tokenizer, record, ctx.output("checkpoint"))
+
+
+def recorded_rl_steps(source: Path) -> int:
+    """What a checkpoint of ours says of itself: adoption must not wash RL off it (the archive refuses it)."""
+    return read_record(source).rl_steps if (source / FILE).is_file() else 0

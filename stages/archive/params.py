@@ -15,7 +15,7 @@ class ArchiveParams(StageParams):
 
     domain: str = "sql"
     prompts: int | None = Field(200, ge=1, description="training prompts that get an archive; None is all")
-    samples_per_round: int = Field(16, ge=1)
+    samples_per_round: int = Field(16, ge=2, description="a group of rollouts/1 has two samples at least")
     patience: int = Field(2, ge=1, description="rounds without a new strategy after which a prompt is done")
     max_rounds: int = Field(6, ge=1)
     prompts_per_part: int = Field(25, ge=1, description="what a kill can cost")

@@ -72,11 +72,14 @@ def strategies(group: Sequence[Judged]) -> set[str]:
 
 
 def rollout_rows(groups: Sequence[Sequence[Judged]], sampling: Sampling, step: int) -> list[dict[str, Any]]:
-    """Rows of rollouts/1; a group's id names the step and the prompt."""
+    """Rows of rollouts/1. A group's id names the step, the place in it and the prompt.
+
+    The place, because where an epoch ends a step may take a prompt twice.
+    """
     return [
         {
             "prompt_id": sample.row.prompt.id,
-            "group_id": f"{step}/{sample.row.prompt.id}",
+            "group_id": f"{step}/{place}/{sample.row.prompt.id}",
             "sample": sample.sample,
             "capability": sample.row.prompt.capability,
             "prompt_ids": sample.prompt_ids,
@@ -94,6 +97,6 @@ def rollout_rows(groups: Sequence[Sequence[Judged]], sampling: Sampling, step: i
             "text": sample.text,
             "step": step,
         }
-        for group in groups
+        for place, group in enumerate(groups)
         for sample in group
     ]

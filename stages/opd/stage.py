@@ -22,7 +22,7 @@ from stages.engines.chat import open_tokenizer, prompt_ids
 from stages.engines.checkpoint import export
 from stages.engines.hf import open_engine
 from stages.engines.judged import sample_groups
-from stages.engines.protocol import MicroBatchLoss, RolloutEngine
+from stages.engines.protocol import MicroBatchLoss
 from stages.engines.torch_trainer import TorchTrainer, open_trainer
 from stages.errors import GuardError
 from stages.estimators.losses import token_mean
@@ -34,11 +34,11 @@ from stages.opd.validation import Validation, score
 
 
 class OpdState:
-    """The student, its optimizer, the detector and the curve that the detector has seen."""
+    """The student, its optimizer, the detector, the curve that it saw, and how often the teacher spoke."""
 
-    def __init__(self, trainer: TorchTrainer, engine: RolloutEngine, params: OpdParams) -> None:
+    def __init__(self, trainer: TorchTrainer, teacher: Teacher, params: OpdParams) -> None:
         self.trainer = trainer
-        self.engine = engine
+        self.teacher = teacher
         self.plateau = Plateau(
             delta=params.plateau.delta,
             patience=params.plateau.patience,
@@ -53,6 +53,7 @@ class OpdState:
         detector = {
             "detector": self.detector.to_json(),
             "curve": [validation.as_json() for validation in self.curve],
+            "teacher_calls": self.teacher.calls,
         }
         (folder / "switch.json").write_text(json.dumps(detector))
 
@@ -61,6 +62,7 @@ class OpdState:
         saved = json.loads((folder / "switch.json").read_text())
         self.detector = PlateauDetector.from_json(self.plateau, saved["detector"])
         self.curve = [Validation(**validation) for validation in saved["curve"]]
+        self.teacher.calls = saved["teacher_calls"]
 
 
 def run(ctx: StageContext[OpdParams]) -> None:
@@ -84,7 +86,7 @@ def run(ctx: StageContext[OpdParams]) -> None:
         ctx.seed("held out"),
     )
     prompts = [prompt_ids(tokenizer, row.messages) for row in rows]
-    state = OpdState(trainer, engine, params)
+    state = OpdState(trainer, teacher, params)
     decision, trained = Decision.CONTINUE, params.max_steps
 
     with VerifierPool(
@@ -106,11 +108,8 @@ def run(ctx: StageContext[OpdParams]) -> None:
             return state.detector.update(step, validation.score, validation.standard_error)
 
         for step in ctx.steps(params.max_steps, state):
-            if step % params.plateau.evaluate_every == 0:
-                decision = validate(step)
-                if decision is not Decision.CONTINUE:
-                    trained = step
-                    break
+            if step == 0:
+                validate(step)
             engine.load_weights(trainer.weights(), step)
             taken = rows_of_step(len(rows), params.prompts_per_step, step, ctx.seed("rows"))
             own = [prompts[index] for index in taken]
@@ -122,8 +121,13 @@ def run(ctx: StageContext[OpdParams]) -> None:
             temperature = params.sampling.temperature
             norm = trainer.step([(batch, reverse_kl(batch, teacher, temperature, shares))])
             ctx.log(step + 1, reverse_kl=sum(shares), gradient_norm=norm, tokens=batch.target_count)
-        else:
-            decision = validate(params.max_steps)
+            done = step + 1
+            # before the step is saved: what has been validated is not validated again
+            if done % params.plateau.evaluate_every == 0 or done == params.max_steps:
+                decision = validate(done)
+                if decision is not Decision.CONTINUE:
+                    trained = done
+                    break
         teacher.retire()
 
     if decision is not Decision.PLATEAU:

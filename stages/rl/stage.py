@@ -41,16 +41,19 @@ class RlState:
         self.engine = engine
         self.rollouts = rollouts
         self.alarm = WidthAlarm()
+        self.idle_steps = 0  # that had nothing to train on
 
     def save(self, folder: Path) -> None:
         self.trainer.save(folder)
         self.rollouts.save(folder)
-        (folder / "alarm.json").write_text(json.dumps(asdict(self.alarm)))
+        watched = {"alarm": asdict(self.alarm), "idle_steps": self.idle_steps}
+        (folder / "watched.json").write_text(json.dumps(watched))
 
     def load(self, folder: Path) -> None:
         self.trainer.load(folder)
         self.rollouts.load(folder)
-        self.alarm = WidthAlarm(**json.loads((folder / "alarm.json").read_text()))
+        watched = json.loads((folder / "watched.json").read_text())
+        self.alarm, self.idle_steps = WidthAlarm(**watched["alarm"]), watched["idle_steps"]
 
 
 def run(ctx: StageContext[RlParams]) -> None:
@@ -63,7 +66,6 @@ def run(ctx: StageContext[RlParams]) -> None:
     domain = open_domain(params.domain, ctx.input("domain"))
     rows = read_prompts(ctx.input("prompts"), Split.TRAIN)
     state = RlState(trainer, engine, PartBuffer(ctx.work / "rollouts", "rollouts/1"))
-    skipped = 0
     with VerifierPool(
         params.domain,
         ctx.input("domain"),
@@ -103,8 +105,8 @@ def run(ctx: StageContext[RlParams]) -> None:
                 if elites:
                     terms.append(replay_term(elites, params.replay.coefficient, tokenizer.pad_token_id, nll))
             norm = trainer.step(terms) if terms else 0.0
-            skipped += not terms
-            if grpo is not None and grpo.logprob_gap > params.max_logprob_gap:
+            state.idle_steps += not terms
+            if grpo is not None and not grpo.logprob_gap <= params.max_logprob_gap:  # NaN is refused too
                 raise PosttrainError(
                     f"engine and trainer disagree by {grpo.logprob_gap:.2e} a token at step {step + 1} "
                     f"(limit {params.max_logprob_gap:.0e}): the engine does not hold the trainer's weights"
@@ -120,8 +122,8 @@ def run(ctx: StageContext[RlParams]) -> None:
                 gradient_norm=norm,
                 width_alarm=int(alarming),
             )
-    if skipped:
-        ctx.notice(f"{skipped} steps had neither reward variance nor elites and trained nothing")
+    if state.idle_steps:
+        ctx.notice(f"{state.idle_steps} steps had neither reward variance nor elites and trained nothing")
     metadata = {
         "posttrain.tokenizer": tokenizer_digest(policy),
         "posttrain.vocabulary": str(facts(policy).vocabulary_size),

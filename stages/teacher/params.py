@@ -14,7 +14,7 @@ class TeacherParams(BaseParams):
 
     shape: ModelShape = ModelShape(hidden=160, intermediate=448)
     mixture: Mixture = Mixture(wrong_share=0.0, strategy_skew=0.8)
-    steps: int = Field(700, ge=1)
+    steps: int = Field(500, ge=1)
 
 
 STAGE = Declaration(
