@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from stages.engines.batch import TokenBatch
 from stages.engines.params import OptimizerParams, Schedule
 from stages.engines.protocol import MicroBatchLoss
+from stages.errors import PosttrainError
 from stages.spec import Runtime
 
 
@@ -40,12 +41,17 @@ class TorchTrainer:
         return logits
 
     def step(self, terms: Sequence[tuple[TokenBatch, MicroBatchLoss]]) -> float:
-        """See Trainer.step."""
+        """See Trainer.step. Raises PosttrainError, the weights untouched, if the gradient is not finite."""
         self.optimizer.zero_grad(set_to_none=True)
         for batch, loss in terms:
             for micro in batch.micro_batches(self.micro_batch_rows):
                 loss(self.logits(micro), micro).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.params.clip_norm)
+        if not torch.isfinite(norm):
+            raise PosttrainError(
+                "the gradient is not finite, so no step was taken: lower optimizer.learning_rate, "
+                "or look for NaN in the model"
+            )
         self.optimizer.step()
         self.scheduler.step()
         return float(norm)
