@@ -1,0 +1,185 @@
+"""Distillation: nothing to learn from oneself, a switch by held-out reward, a resume that hides nothing."""
+
+import json
+
+import pytest
+import torch
+
+from data_contracts.checkpoint import StageRecord, check, read_record, tensor_digest
+from stages.engines.batch import completion_batch
+from stages.engines.params import OptimizerParams, Sampling, Schedule
+from stages.engines.torch_trainer import open_trainer
+from stages.errors import GuardError
+from stages.estimators.plateau import Plateau, PlateauDetector
+from stages.opd.params import OpdParams, PlateauParams
+from stages.opd.stage import reverse_kl, run
+from stages.opd.teacher import Teacher
+from stages.spec import Runtime
+
+NEVER = PlateauParams(evaluate_every=2, prompts=6, samples=2, patience=50, min_steps=0)
+
+
+def opd_params(plateau: PlateauParams = NEVER, **changes) -> OpdParams:
+    return OpdParams(
+        domain="letters_domain:Letters",
+        plateau=plateau,
+        **{
+            "max_steps": 5,
+            "prompts_per_step": 12,
+            "sampling": Sampling(max_new_tokens=8),
+            "optimizer": OptimizerParams(learning_rate=1e-2, warmup_steps=0, schedule=Schedule.CONSTANT),
+            **changes,
+        },
+    )
+
+
+def switch(attempt):
+    return json.loads((attempt.out("switch") / "switch.json").read_text())
+
+
+def distilled(world, root, params, policy, teacher, runtime=None):
+    attempt = world.attempt(root, params, runtime, policy=policy, teacher=teacher)
+    ctx = attempt.context()
+    run(ctx)
+    return attempt, ctx.notices
+
+
+@pytest.fixture(scope="module")
+def undisturbed(world, base, teacher, tmp_path_factory):
+    return distilled(world, tmp_path_factory.mktemp("opd"), opd_params(), base, teacher)[0]
+
+
+def test_checkpoint_and_history(undisturbed, base):
+    checkpoint = undisturbed.out("checkpoint")
+    assert check(checkpoint) == []
+    record = read_record(checkpoint)
+    assert record.stages == (StageRecord("base", 60), StageRecord("opd", 5))
+    assert (record.base_digest, record.rl_steps) == (tensor_digest(base), 0)
+
+
+def test_from_oneself_there_is_nothing_to_learn(world, base, tmp_path):
+    """Bit for bit, at a temperature as well."""
+    params = opd_params(sampling=Sampling(max_new_tokens=8, temperature=0.7), max_steps=2)
+    attempt, _ = distilled(world, tmp_path, params, base, base)
+    trained = [row for row in attempt.metrics() if "reverse_kl" in row]
+    assert [(row["reverse_kl"], row["gradient_norm"]) for row in trained] == [(0.0, 0.0)] * 2
+    assert attempt.has_weights_of(base)
+
+
+def test_reverse_kl_on_the_students_own_samples_falls(world, base, teacher, tmp_path):
+    attempt, _ = distilled(world, tmp_path, opd_params(max_steps=16, prompts_per_step=24), base, teacher)
+    kl = [row["reverse_kl"] for row in attempt.metrics() if "reverse_kl" in row]
+    assert len(kl) == 16 and min(kl) > 0
+    assert sum(kl[-4:]) < 0.6 * sum(kl[:4])
+
+
+def test_the_loss_is_the_mean_reverse_kl_over_sampled_tokens_at_the_sampling_temperature(base, teacher):
+    trainer = open_trainer(base, OptimizerParams(), 1, Runtime())
+    batch = completion_batch([[2, 40, 3], [2, 41, 42, 3]], [[50, 51, 1], [52]], 0)
+    teacher_model, total = Teacher(teacher), 0.0
+    shares: list[float] = []
+    loss = reverse_kl(batch, teacher_model, 0.7, shares)
+    for micro in batch.micro_batches(1):
+        total += float(loss(trainer.logits(micro), micro).detach())
+    expected = []
+    for prompt, answer in (([2, 40, 3], [50, 51, 1]), ([2, 41, 42, 3], [52])):
+        with torch.no_grad():
+            ids = torch.tensor([prompt + answer])
+            p, q = (
+                (model(ids).logits[0, len(prompt) - 1 : -1].double() / 0.7).softmax(-1)
+                for model in (trainer.model, teacher_model.model)
+            )
+        expected += (p * (p / q).log()).sum(-1).tolist()
+    assert total == pytest.approx(sum(expected) / 4, rel=1e-4)
+    assert sum(shares) == pytest.approx(total)
+
+
+def test_curve_and_decision_are_those_of_the_detector(undisturbed):
+    found = switch(undisturbed)
+    assert [point["step"] for point in found["curve"]] == [0, 2, 4, 5]
+    assert (found["switch_step"], found["reason"]) == (5, "max_steps")
+    logged = [row for row in undisturbed.metrics() if "validation" in row]
+    assert [(row["step"], row["validation"]) for row in logged] == [
+        (point["step"], point["score"]) for point in found["curve"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("every", "patience", "min_steps", "expected"), [(1, 2, 0, 2), (2, 2, 0, 4), (1, 1, 3, 3)]
+)
+def test_a_flat_validation_stops_at_the_right_step(
+    world, base, tmp_path, every, patience, min_steps, expected
+):
+    """A student that is its own teacher stands still, so its score does."""
+    plateau = PlateauParams(
+        evaluate_every=every, prompts=4, samples=2, patience=patience, min_steps=min_steps
+    )
+    attempt, notices = distilled(world, tmp_path, opd_params(plateau, max_steps=9), base, base)
+    found = switch(attempt)
+    assert (found["switch_step"], found["reason"]) == (expected, "plateau")
+    assert len({point["score"] for point in found["curve"]}) == 1
+    detector = PlateauDetector(Plateau(delta=0.01, patience=patience, min_steps=min_steps, max_steps=9))
+    decisions = [
+        detector.update(point["step"], point["score"], point["standard_error"]) for point in found["curve"]
+    ]
+    assert decisions == ["continue"] * (len(decisions) - 1) + ["plateau"]
+    assert read_record(attempt.out("checkpoint")).stages[-1] == StageRecord("opd", expected)
+    assert notices == []
+
+
+def test_running_into_max_steps_is_told(world, base, tmp_path):
+    attempt, notices = distilled(world, tmp_path, opd_params(max_steps=1), base, base)
+    assert switch(attempt)["reason"] == "max_steps"
+    assert len(notices) == 1 and "max_steps=1" in notices[0]
+
+
+def test_the_teacher_speaks_once_a_step_and_never_after_the_switch(
+    world, base, teacher, tmp_path, monkeypatch
+):
+    calls = []
+    real = Teacher.logits_BTV
+    monkeypatch.setattr(Teacher, "logits_BTV", lambda self, batch: calls.append(1) or real(self, batch))
+    retired = []
+    leave = Teacher.retire
+    monkeypatch.setattr(Teacher, "retire", lambda self: retired.append(len(calls)) or leave(self))
+    attempt, _ = distilled(world, tmp_path, opd_params(max_steps=3), base, teacher)
+    assert len(calls) == switch(attempt)["teacher_calls"] == 3
+    assert retired == [3]
+
+
+def test_stopped_at_every_step_or_killed_equals_undisturbed(world, base, teacher, undisturbed, tmp_path):
+    """Steps 2 and 4 are validation boundaries; a kill at step 2 comes after its training was logged."""
+    stopped = world.attempt(tmp_path / "stopped", undisturbed.params, policy=base, teacher=teacher)
+    assert stopped.stopped_at_each_step(run) == 4
+    saving = world.attempt(
+        tmp_path / "saving", undisturbed.params, {"save_every_s": 1e-9}, policy=base, teacher=teacher
+    )
+    losing = world.attempt(tmp_path / "losing", undisturbed.params, policy=base, teacher=teacher)
+    for killed in (saving, losing):
+        killed.killed(run)
+        run(killed.context())
+    for attempt in (stopped, saving, losing):
+        assert attempt.has_weights_of(undisturbed.out("checkpoint"))
+        assert switch(attempt) == switch(undisturbed)
+        assert attempt.metrics() == undisturbed.metrics()
+
+
+def test_a_policy_with_rl_behind_it_is_refused(world, base, teacher, tmp_path):
+    late = world.with_record(base, "after-rl", rl_steps=9)
+    with pytest.raises(GuardError, match="9 RL steps"):
+        distilled(world, tmp_path, opd_params(), late, teacher)
+
+
+def test_a_policy_of_another_tokenizer_is_refused_before_anything_runs(world, base, tmp_path):
+    from stages.prompts.tokenizer import train_tokenizer
+
+    other = world.random_model("other", seed=1, tokenizer=train_tokenizer(["how", "many"] * 3, 320))
+    with pytest.raises(GuardError, match="share the student's tokenizer"):
+        distilled(world, tmp_path, opd_params(), base, other)
+
+
+def test_parameters_that_contradict_each_other_are_refused():
+    with pytest.raises(ValueError, match="min_steps must not exceed"):
+        opd_params(PlateauParams(min_steps=6))
+    with pytest.raises(ValueError, match="full distributions"):
+        opd_params(sampling=Sampling(top_k=5))
