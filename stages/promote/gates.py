@@ -1,9 +1,19 @@
 """The gates, each a pure function of two evaluations. A gate that cannot be measured does not hold."""
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 
-from stages.promote.measurements import Measurements, Metric, of_capability, paired
+from stages.promote.measurements import (
+    Measurements,
+    Metric,
+    PairedDifference,
+    of_capability,
+    of_split,
+    paired,
+    spread_within_capabilities,
+)
 from stages.promote.params import PromoteParams
 
 
@@ -26,6 +36,7 @@ def judge(before: Measurements, after: Measurements, params: PromoteParams) -> l
         reach(before, after, params),
         width(before, after, params),
         *readings(before, after, params),
+        *splits(before, after, params),
         *capabilities(before, after, params),
     ]
 
@@ -108,13 +119,28 @@ def readings(before: Measurements, after: Measurements, params: PromoteParams) -
         yield _no_fall("readings", before, after, Metric.BOTH, params.readings_tolerance, params)
 
 
+def splits(before: Measurements, after: Measurements, params: PromoteParams) -> Iterator[Gate]:
+    """pass@1 of each split: known families with new values, and families that no stage trained on."""
+    for split in before.splits:
+        difference = paired(before, after, Metric.PASS, 1, of_split(split))
+        yield _no_fall_of(f"split {split}", "pass@1", difference, params.capability_tolerance, params.sigmas)
+
+
 def capabilities(before: Measurements, after: Measurements, params: PromoteParams) -> Iterator[Gate]:
-    """One gate for each capability that was measured before, also those that no stage trained on."""
-    for capability in before.capabilities:
+    """One gate for each capability that was measured before, also those that no stage trained on.
+
+    With m capabilities, z is the normal quantile at capability_error / m. The standard error of one with n
+    prompts is at least s / sqrt(n), s being the standard deviation of the change within capabilities, pooled.
+    """
+    found = before.capabilities
+    sigmas = NormalDist().inv_cdf(1 - params.capability_error / max(1, len(found)))
+    spread = spread_within_capabilities(before, after, Metric.PASS, 1)
+    for capability in found:
+        own = paired(before, after, Metric.PASS, 1, of_capability(capability))
+        noise = spread / math.sqrt(own.prompts) if own.prompts else math.inf
+        difference = replace(own, standard_error=max(own.standard_error, noise))
         name = f"capability {capability}"
-        yield _no_fall(
-            name, before, after, Metric.PASS, params.capability_tolerance, params, k=1, capability=capability
-        )
+        yield _no_fall_of(name, "pass@1", difference, params.capability_tolerance, sigmas)
 
 
 def _no_fall(
@@ -124,22 +150,22 @@ def _no_fall(
     metric: Metric,
     tolerance: float,
     params: PromoteParams,
-    k: int | None = None,
-    capability: str | None = None,
 ) -> Gate:
-    k = _largest_k(before, after) if k is None else k
-    where = None if capability is None else of_capability(capability)
-    difference = paired(before, after, metric, k, where)
+    k = _largest_k(before, after)
+    return _no_fall_of(name, f"{metric}@{k}", paired(before, after, metric, k), tolerance, params.sigmas)
+
+
+def _no_fall_of(name: str, what: str, difference: PairedDifference, tolerance: float, sigmas: float) -> Gate:
     if difference.mean is None:
-        return _unmeasured(name, f"{metric}@{k}")
-    noise = params.sigmas * difference.standard_error
+        return _unmeasured(name, what)
+    noise = sigmas * difference.standard_error
     return Gate(
         name,
-        not difference.falls_beyond(tolerance, params.sigmas),
+        not difference.falls_beyond(tolerance, sigmas),
         difference.mean,
         -max(tolerance, noise),
-        f"{metric}@{k} changes by {difference.mean:+.3f} over {difference.prompts} prompts; it may fall by "
-        f"{tolerance:.3f}, or within {params.sigmas:g} standard errors ({noise:.3f})",
+        f"{what} changes by {difference.mean:+.3f} over {difference.prompts} prompts; it may fall by "
+        f"{tolerance:.3f}, or within {sigmas:.2f} standard errors ({noise:.3f})",
     )
 
 

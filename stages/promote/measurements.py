@@ -103,6 +103,20 @@ def paired(
     return PairedDifference(math.fsum(differences) / len(shared), max(over_prompts, of_sampling), len(shared))
 
 
+def spread_within_capabilities(before: Measurements, after: Measurements, metric: Metric, k: int) -> float:
+    """Standard deviation of a change about its capability's mean, pooled; infinite if none has two prompts."""
+    squares, freedom = 0.0, 0
+    for capability in before.capabilities:
+        first = before.values(metric, k, of_capability(capability))
+        second = after.values(metric, k, of_capability(capability))
+        changes = [second[prompt] - first[prompt] for prompt in first.keys() & second.keys()]
+        if changes:
+            mean = math.fsum(changes) / len(changes)
+            squares += math.fsum((change - mean) ** 2 for change in changes)
+            freedom += len(changes) - 1
+    return math.sqrt(squares / freedom) if freedom else math.inf
+
+
 def _sampling_variance(measured: Measurements, rates: Mapping[str, float], shared: Sequence[str]) -> float:
     """Sum over prompts of the variance of a share of correct samples."""
     return math.fsum(

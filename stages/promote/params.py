@@ -10,15 +10,25 @@ from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, data
 class PromoteParams(StageParams):
     """A fall counts when it exceeds its tolerance and also `sigmas` standard errors of the paired difference.
 
-    So neither noise blocks a promotion, nor a difference that is certain but too small to matter. `before` is
-    the evaluation of the base, `after` that of the candidate.
+    So neither noise blocks a promotion, nor a difference that is certain but too small to matter. Of many
+    capabilities some fall by chance, so their gates share one error rate, and a capability of few prompts is
+    judged by the spread of changes within all capabilities. `before` is the evaluation of the base, `after`
+    that of the candidate.
     """
 
     expected_seconds: ClassVar[float] = 2
 
     sigmas: float = Field(2.0, ge=0, description="standard errors that a difference must exceed to be one")
     minimum_gain: float = Field(0.02, description="rise of pass@1 over the base; also beyond noise")
-    capability_tolerance: float = Field(0.05, ge=0, description="fall of pass@1 of any one capability")
+    capability_tolerance: float = Field(
+        0.05, ge=0, description="fall of pass@1 of any one capability, and of any one split"
+    )
+    capability_error: float = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        description="chance that noise alone fails any of the capabilities' gates (Bonferroni)",
+    )
     reach_tolerance: float = Field(0.02, ge=0, description="fall of pass@k at the largest k")
     width_tolerance: float = Field(
         0.1,
@@ -33,7 +43,7 @@ class PromoteParams(StageParams):
 
 STAGE = Declaration(
     name="promote",
-    version=1,
+    version=2,
     params=PromoteParams,
     inputs={
         "policy": CHECKPOINT,

@@ -1,6 +1,7 @@
 """Gates on evaluations whose differences and noise are known."""
 
 import math
+import random
 from statistics import stdev
 
 import pytest
@@ -53,7 +54,8 @@ def test_a_better_and_still_wide_model_passes_every_gate():
     found = gates(evaluation(BASE, both=[0.5] * 4), evaluation(BETTER, both=[0.6] * 4))
     assert [gate.name for gate in found.values() if not gate.holds] == []
     assert set(found) == {
-        "same prompts", "verdicts", "gain", "reach", "width", "readings", "capability count",
+        "same prompts", "verdicts", "gain", "reach", "width", "readings", "split test-values",
+        "capability count",
     }  # fmt: skip
 
 
@@ -92,6 +94,19 @@ def test_a_capability_that_falls_beyond_tolerance_and_noise_blocks():
 def test_a_small_or_a_noisy_fall_does_not_block(after):
     base = evaluation(BASE | prompts(0.8, 0.82, 0.78, capability="new"))
     assert gates(base, evaluation(BETTER | after))["capability new"].holds
+
+
+def test_noise_in_many_capabilities_blocks_none_of_them():
+    """40 capabilities of two prompts whose changes are pure noise: at 2 errors each, one would fall by chance."""
+    rng = random.Random(0)
+    base = {(f"{c}-{i}", f"c{c}"): 0.5 for c in range(40) for i in range(2)}
+    noisy = {prompt: min(0.98, max(0.02, 0.55 + rng.gauss(0, 0.15))) for prompt in base}
+    found = gates(evaluation(base), evaluation(noisy))
+    by_chance = [
+        1 for c in range(40) if 0.5 - (noisy[f"{c}-0", f"c{c}"] + noisy[f"{c}-1", f"c{c}"]) / 2 > 0.05
+    ]
+    assert len(by_chance) > 2  # beyond the tolerance, all of them
+    assert all(gate.holds for name, gate in found.items() if name.startswith("capability"))
 
 
 def test_distinct_falling_while_accuracy_rises_blocks():

@@ -83,6 +83,7 @@ def test_a_collapsed_model_is_not_promoted_and_the_numbers_say_why(decide):
     assert set(failed) == {
         "gain",
         "width",
+        "split test-compositions",
         "capability unseen",
     }  # the gain of some prompts is not beyond noise
     assert failed["width"]["observed"] == pytest.approx(-2.0)
