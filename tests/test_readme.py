@@ -1,0 +1,30 @@
+"""Every command of the README is run by .ci/run, the long ones with the small profile."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SMALL = ("run text2sql", "plan text2sql", "evaluate rl")
+
+
+def commands_of_the_readme() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+def as_in_ci(command: str) -> str:
+    if command.startswith("pip install"):
+        command = command.replace("pip install", "pip install -q")
+    return f"{command} --profile ci" if command.removeprefix("posttrain ") in SMALL else command
+
+
+def test_ci_runs_every_command_of_the_readme() -> None:
+    run = [line.strip() for line in (ROOT / ".ci" / "run").read_text().splitlines()]
+    commands = commands_of_the_readme()
+    assert len(commands) >= 15
+    assert [command for command in commands if as_in_ci(command) not in run] == []
+
+
+def test_small_commands_are_in_the_readme() -> None:
+    assert {f"posttrain {command}" for command in SMALL} <= set(commands_of_the_readme())
