@@ -37,7 +37,7 @@ def finish(home: Home, log: Path) -> list[NodeRecord]:
 
 
 def kill_within(home: Home, log: Path, node: str, share: float) -> NodeRecord | None:
-    """Run until `node` has done `share` of its steps, then SIGKILL the run; None if the node was too quick."""
+    """Run until `node` has done `share` of its steps, then SIGKILL it all; None if the node was too quick."""
     process = start(home, log)
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:

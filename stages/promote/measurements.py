@@ -104,7 +104,7 @@ def paired(
 
 
 def spread_within_capabilities(before: Measurements, after: Measurements, metric: Metric, k: int) -> float:
-    """Standard deviation of a change about its capability's mean, pooled; infinite if none has two prompts."""
+    """Standard deviation of a change about its capability's mean, pooled; infinite if none has two."""
     squares, freedom = 0.0, 0
     for capability in before.capabilities:
         first = before.values(metric, k, of_capability(capability))

@@ -43,7 +43,7 @@ class PromoteParams(StageParams):
 
 STAGE = Declaration(
     name="promote",
-    version=2,
+    version=1,
     params=PromoteParams,
     inputs={
         "policy": CHECKPOINT,

@@ -25,9 +25,6 @@ def run(ctx: StageContext[PromoteParams]) -> None:
         if ctx.has_input(name)
     }
     decision = decide(measured, ctx.params)
-    for gate in decision["gates"]:
-        if not gate["holds"]:
-            ctx.notice(f"gate {gate['name']} does not hold: {gate['sentence']}")
     text = json.dumps(decision, indent=1, allow_nan=False)
     (ctx.output("decision") / "decision.json").write_text(text + "\n")
 
