@@ -32,7 +32,10 @@ def check(
     A breach ends with exit code 3 and names column, expectation and up to three rows.
     """
     from data_contracts.breach import ContractBreach
+    from stages.errors import UsageError
 
+    if not path.is_dir():
+        raise UsageError(f"{path} is not a folder: name the folder of a dataset or of a checkpoint")
     name = contract or _named_in(path)
     found = _check(path, name)
     if as_json:
@@ -47,11 +50,8 @@ def check(
 
 
 def _check(path: Path, contract: str) -> Any:
-    from stages.errors import UsageError
     from tasks.contracts.boundary import check_checkpoint, check_dataset
 
-    if not path.is_dir():
-        raise UsageError(f"{path} is not a folder: name the folder of a dataset or of a checkpoint")
     return check_checkpoint(path) if contract == CHECKPOINT else check_dataset(path, contract)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tasks.store.home import Home
 
 TELL_AFTER_S = 3.0
+PREFECTS_OWN = {"prefect", "httpx"}  # packages whose errors a stage never raises
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _await(server: "RunServer", *, nothing_to_do: bool) -> None:
         nonlocal told
         if not told and time.monotonic() - began > TELL_AFTER_S:
             told = True
-            say("waiting for Prefect's server; the first one of a home makes its database")
+            say("waiting for Prefect's server (its first start in a home takes longest)")
 
     server.wait(meanwhile)
 
@@ -119,8 +120,15 @@ def _telling_how_to_resume(run: "Run") -> Iterator[None]:
         yield
     except StageStopped as stopped:
         raise StageStopped(f"{stopped}: go on with `posttrain resume {run.id}` (or --last)") from stopped
-    except Exception:
+    except Exception as failure:
         say(f"run {run.id} failed; when the cause is removed, go on with `posttrain resume {run.id}`")
+        if type(failure).__module__.partition(".")[0] in PREFECTS_OWN:
+            from tasks.servers.child import ServerFailed
+
+            raise ServerFailed(
+                f"Prefect's server does not serve this run any more ({type(failure).__name__}: {failure}); "
+                "what is finished is stored"
+            ) from failure
         raise
 
 

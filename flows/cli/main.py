@@ -1,6 +1,5 @@
 """`posttrain`: the commands in groups, and one sentence with an exit code for whatever goes wrong."""
 
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +24,8 @@ from flows.cli import (
     status,
 )
 from flows.cli.failures import exit_for
-from tasks.servers.settings import NO_TELEMETRY
+from tasks.servers.settings import apply, prefect_settings
+from tasks.store.home import Home
 
 RUNS, MODELS, DATA, MACHINE = "Runs", "Models", "Lineage and data", "This machine"
 
@@ -73,7 +73,7 @@ app.add_typer(data.app, name="data", rich_help_panel=DATA)
 
 
 def main() -> None:
-    os.environ.update({name: value for name, value in NO_TELEMETRY.items() if name not in os.environ})
+    apply(prefect_settings(Home.from_environment()))  # before any command imports Prefect
     sys.exit(app())
 
 

@@ -26,6 +26,7 @@ def prefect_settings(home: Home) -> dict[str, str]:
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": str(PATIENCE_S),
         # our own lines tell what happens; Prefect's go to its API, where the UI shows them
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_HANDLERS_DEBUG_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     }
     return {name: os.environ.get(name, value) for name, value in ours.items()}
