@@ -30,6 +30,11 @@ class EngineKind(StrEnum):
 class EngineParams(_Choice):
     kind: EngineKind = EngineKind.HF
     dtype: Literal["float32", "bfloat16"] = "float32"
+    max_logprob_gap: float = Field(
+        1e-3,
+        gt=0,
+        description="mean |trainer - engine| log-prob of sampled tokens above which a step is refused",
+    )
 
 
 class TrainerKind(StrEnum):

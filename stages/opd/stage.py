@@ -8,8 +8,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch import Tensor
-
 from data_contracts.checkpoint import read_record, record_after
 from stages.context import StageContext
 from stages.cursor import rows_of_step
@@ -17,17 +15,15 @@ from stages.domains.pool import VerifierPool
 from stages.domains.prompt_table import read_prompts
 from stages.domains.protocol import Split
 from stages.domains.selection import choose
-from stages.engines.batch import TokenBatch, completion_batch
+from stages.engines.batch import align_to_targets, completion_batch
 from stages.engines.chat import open_tokenizer, prompt_ids
 from stages.engines.checkpoint import export
 from stages.engines.hf import open_engine
 from stages.engines.judged import sample_groups
-from stages.engines.protocol import MicroBatchLoss
 from stages.engines.torch_trainer import TorchTrainer, open_trainer
 from stages.errors import GuardError
-from stages.estimators.losses import token_mean
-from stages.estimators.opd import reverse_kl_BT
 from stages.estimators.plateau import Decision, Plateau, PlateauDetector
+from stages.opd.loss import DistillationTerm
 from stages.opd.params import OpdParams
 from stages.opd.teacher import Teacher, require_same_tokenizer
 from stages.opd.validation import Validation, score
@@ -117,11 +113,18 @@ def run(ctx: StageContext[OpdParams]) -> None:
             batch = completion_batch(
                 own, [rollout.completion_ids for rollout in rollouts], tokenizer.pad_token_id
             )
-            shares: list[float] = []
-            temperature = params.sampling.temperature
-            norm = trainer.step([(batch, reverse_kl(batch, teacher, temperature, shares))])
-            ctx.log(step + 1, reverse_kl=sum(shares), gradient_norm=norm, tokens=batch.target_count)
+            recorded_BT = align_to_targets(batch, [rollout.logprobs for rollout in rollouts])
+            term = DistillationTerm(batch, teacher, recorded_BT, params.sampling.temperature)
+            norm = trainer.step([(batch, term.loss)])
             done = step + 1
+            term.agreement.require(params.engine.max_logprob_gap, done)
+            ctx.log(
+                done,
+                reverse_kl=term.reverse_kl,
+                logprob_gap=term.agreement.gap,
+                gradient_norm=norm,
+                tokens=batch.target_count,
+            )
             # before the step is saved: what has been validated is not validated again
             if done % params.plateau.evaluate_every == 0 or done == params.max_steps:
                 decision = validate(done)
@@ -137,21 +140,6 @@ def run(ctx: StageContext[OpdParams]) -> None:
         )
     write_switch(ctx.output("switch"), state.curve, trained, decision, teacher.calls)
     export(trainer.model, tokenizer, record_after(policy, "opd", trained), ctx.output("checkpoint"))
-
-
-def reverse_kl(
-    batch: TokenBatch, teacher: Teacher, temperature: float, shares: list[float]
-) -> MicroBatchLoss:
-    """Mean over the batch's sampled tokens of KL(student || teacher), both at the sampling temperature."""
-    count = batch.target_count
-
-    def loss(logits_BTV: Tensor, micro: TokenBatch) -> Tensor:
-        kl_BT = reverse_kl_BT(logits_BTV / temperature, teacher.logits_BTV(micro) / temperature)
-        share = token_mean(kl_BT, micro.mask_BT, count)
-        shares.append(float(share.detach()))
-        return share
-
-    return loss
 
 
 def write_switch(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from stages.engines.agreement import Agreement
 from stages.engines.batch import TokenBatch, align_to_targets, completion_batch, target_logprobs_BT
 from stages.engines.judged import Judged
 from stages.engines.protocol import MicroBatchLoss
@@ -33,7 +34,7 @@ class GrpoTerm:
     params: RlParams
     ratios: RatioSums = field(default_factory=RatioSums)
     entropy_sum: float = 0.0
-    gap_sum: float = 0.0
+    agreement: Agreement = field(default_factory=Agreement)
     loss_sum: float = 0.0
 
     def loss(self, logits_BTV: Tensor, micro: TokenBatch) -> Tensor:
@@ -53,21 +54,16 @@ class GrpoTerm:
             self.ratios += ratio_sums(
                 logprobs_BT, old_BT, micro.mask_BT, self.params.clip_low, self.params.clip_high
             )
-            self.gap_sum += float(masked_sum((logprobs_BT - old_BT).abs(), micro.mask_BT))
+            self.agreement.add(logprobs_BT, old_BT, micro.mask_BT)
             self.entropy_sum += float(masked_sum(entropy_BT(scaled_BTV), micro.mask_BT))
             self.loss_sum += float(share)
         return share
-
-    @property
-    def logprob_gap(self) -> float:
-        """Mean |engine - trainer| log-prob over the tokens that passed, in nats."""
-        return self.gap_sum / max(1.0, self.ratios.tokens)
 
     def metrics(self) -> dict[str, float]:
         return {
             "loss": self.loss_sum,
             "entropy": self.entropy_sum / max(1.0, self.ratios.tokens),
-            "logprob_gap": self.logprob_gap,
+            "logprob_gap": self.agreement.gap,
             **self.ratios.metrics(),
         }
 

@@ -38,9 +38,6 @@ class RlParams(StageParams):
     group_size: int = Field(16, ge=2)
     clip_low: float = Field(0.2, gt=0, lt=1)
     clip_high: float = Field(0.28, gt=0)
-    max_logprob_gap: float = Field(
-        1e-3, gt=0, description="mean |engine - trainer| log-prob above which a step is refused"
-    )
     replay: ReplayParams = ReplayParams()
     preflight: PreflightParams = PreflightParams()
     sampling: Sampling = Sampling()

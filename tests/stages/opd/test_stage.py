@@ -11,8 +11,9 @@ from stages.engines.params import OptimizerParams, Sampling, Schedule
 from stages.engines.torch_trainer import open_trainer
 from stages.errors import GuardError
 from stages.estimators.plateau import Plateau, PlateauDetector
+from stages.opd.loss import DistillationTerm
 from stages.opd.params import OpdParams, PlateauParams
-from stages.opd.stage import reverse_kl, run
+from stages.opd.stage import run
 from stages.opd.teacher import Teacher
 from stages.spec import Runtime
 
@@ -77,10 +78,9 @@ def test_the_loss_is_the_mean_reverse_kl_over_sampled_tokens_at_the_sampling_tem
     trainer = open_trainer(base, OptimizerParams(), 1, Runtime())
     batch = completion_batch([[2, 40, 3], [2, 41, 42, 3]], [[50, 51, 1], [52]], 0)
     teacher_model, total = Teacher(teacher), 0.0
-    shares: list[float] = []
-    loss = reverse_kl(batch, teacher_model, 0.7, shares)
+    term = DistillationTerm(batch, teacher_model, torch.zeros(batch.mask_BT.shape), 0.7)
     for micro in batch.micro_batches(1):
-        total += float(loss(trainer.logits(micro), micro).detach())
+        total += float(term.loss(trainer.logits(micro), micro).detach())
     expected = []
     for prompt, answer in (([2, 40, 3], [50, 51, 1]), ([2, 41, 42, 3], [52])):
         with torch.no_grad():
@@ -91,7 +91,7 @@ def test_the_loss_is_the_mean_reverse_kl_over_sampled_tokens_at_the_sampling_tem
             )
         expected += (p * (p / q).log()).sum(-1).tolist()
     assert total == pytest.approx(sum(expected) / 4, rel=1e-4)
-    assert sum(shares) == pytest.approx(total)
+    assert term.reverse_kl == pytest.approx(total)
 
 
 def test_curve_and_decision_are_those_of_the_detector(undisturbed):

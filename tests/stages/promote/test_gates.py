@@ -97,7 +97,7 @@ def test_a_small_or_a_noisy_fall_does_not_block(after):
 
 
 def test_noise_in_many_capabilities_blocks_none_of_them():
-    """40 capabilities of two prompts whose changes are pure noise: at 2 errors each, one would fall by chance."""
+    """40 capabilities of two prompts whose changes are noise: at 2 errors each, one would fail by chance."""
     rng = random.Random(0)
     base = {(f"{c}-{i}", f"c{c}"): 0.5 for c in range(40) for i in range(2)}
     noisy = {prompt: min(0.98, max(0.02, 0.55 + rng.gauss(0, 0.15))) for prompt in base}

@@ -165,5 +165,5 @@ def test_the_ratio_is_taken_at_the_sampling_temperature(sample, train_rows, trai
         batch: TokenBatch = grpo.batch
         with torch.no_grad():
             grpo.loss(trainer.logits(batch), batch)
-        gaps.append(grpo.logprob_gap)
+        gaps.append(grpo.agreement.gap)
     assert gaps[0] < 1e-5 and gaps[1] > 0.05
