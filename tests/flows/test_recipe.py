@@ -8,16 +8,16 @@ from pydantic import Field
 from flows import recipe as recipes
 from flows.explain import paths
 from flows.recipe import Recipe, load
-from stages.declaration import StageParams
+from stages.declaration import SeededParams
 from stages.errors import UsageError
 
 
-class Optimizer(StageParams):
+class Optimizer(SeededParams):
     rate: float = 0.1
     betas: list[float] = Field(default=[0.9, 0.99])
 
 
-class Rl(StageParams):
+class Rl(SeededParams):
     steps: int = Field(default=100, ge=1)
     optimizer: Optimizer = Optimizer()
 
