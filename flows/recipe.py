@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from flows import layers
 from flows.explain import refusal
-from stages.declaration import StageParams
+from stages.declaration import SeededParams
 from stages.errors import UsageError
 from stages.spec import Runtime
 
@@ -25,7 +25,7 @@ BUILT_IN = "recipe"
 
 
 class Recipe(BaseModel):
-    """Base of every flow's recipe. `seed` is the seed of each stage that does not set its own."""
+    """Base of every flow's recipe. `seed` is the seed of each stage that draws and does not set its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,7 +36,7 @@ class Recipe(BaseModel):
     def _seed_reaches_every_stage(self) -> "Recipe":
         for name in type(self).model_fields:
             params = getattr(self, name)
-            if isinstance(params, StageParams) and "seed" not in params.model_fields_set:
+            if isinstance(params, SeededParams) and "seed" not in params.model_fields_set:
                 # the model is frozen for everybody but its own validation
                 self.__dict__[name] = params.model_copy(update={"seed": self.seed})
         return self

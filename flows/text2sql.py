@@ -9,9 +9,13 @@
 7. Measure after base, SFT, OPD and RL; promote only if width was kept.
 """
 
-from prefect import flow
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from flows.adoption import adopted
+from prefect import flow
+from pydantic import Discriminator, Tag
+
+from flows.adoption import Brought, adopted
 from flows.recipe import Recipe
 from stages.archive.params import ArchiveParams
 from stages.base.params import BaseParams
@@ -25,13 +29,32 @@ from stages.teacher.params import TeacherParams
 from tasks.session import stage
 
 
-class Text2Sql(Recipe):
-    """What the flow can be told. `model` and `teacher` also take a local Hugging Face folder or a hub id."""
+def _teacher_is(given: Any) -> str:
+    if isinstance(given, str):
+        return "source"
+    brought = isinstance(given, Brought) or (isinstance(given, Mapping) and "source" in given)
+    return "brought" if brought else "trained"
 
-    model: str | None = None
+
+Teacher = Annotated[
+    Annotated[TeacherParams, Tag("trained")]
+    | Annotated[Brought, Tag("brought")]
+    | Annotated[str, Tag("source")],
+    Discriminator(_teacher_is),
+]
+
+
+class Text2Sql(Recipe):
+    """What the flow can be told.
+
+    `model` and `teacher` also take a local Hugging Face folder or a hub id, or a mapping with that as its
+    `source` and the model's `rl_steps`.
+    """
+
+    model: str | Brought | None = None
     prompts: PromptsParams = PromptsParams()
     base: BaseParams = BaseParams()
-    teacher: TeacherParams | str = TeacherParams()
+    teacher: Teacher = TeacherParams()
     archive: ArchiveParams = ArchiveParams()
     sft: SftParams = SftParams()
     opd: OpdParams = OpdParams()
@@ -49,11 +72,11 @@ def text2sql(recipe: Text2Sql) -> None:
     if recipe.model is None:
         base = stage("base", recipe.base, **corpus)["checkpoint"]
     else:
-        base = stage("base", adopted(recipe.model, recipe.seed))["checkpoint"]
-    if isinstance(recipe.teacher, str):
-        teacher = stage("teacher", adopted(recipe.teacher, recipe.seed))["checkpoint"]
-    else:
+        base = stage("base", adopted(recipe.model))["checkpoint"]
+    if isinstance(recipe.teacher, TeacherParams):
         teacher = stage("teacher", recipe.teacher, **corpus)["checkpoint"]
+    else:
+        teacher = stage("teacher", adopted(recipe.teacher))["checkpoint"]
     of_base = stage("evaluate.base", recipe.evaluate, policy=base, **domain)["evaluation"]
 
     archive = stage("archive", recipe.archive, base=base, **domain)["archive"]

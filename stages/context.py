@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from stages.declaration import StageParams
+from stages.declaration import SeededParams, StageParams
 from stages.errors import StageStopped
 from stages.spec import EVENTS_FD, Event, EventKind, Runtime, StageSpec
 
@@ -85,6 +85,8 @@ class StageContext(Generic[P]):
 
     def seed(self, *labels: str | int) -> int:
         """A 63-bit seed for one purpose, whatever was drawn before and whichever step was resumed from."""
+        if not isinstance(self.params, SeededParams):
+            raise TypeError(f"{type(self.params).__name__} has no seed: derive it from SeededParams")
         text = json.dumps([self.params.seed, *labels])
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 

@@ -19,6 +19,10 @@ class StageParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+
+class SeededParams(StageParams):
+    """Parameters of a stage that draws something; its streams come from `StageContext.seed`."""
+
     seed: int = 0
 
 

@@ -52,7 +52,7 @@ def evaluate(
     )
     with display() as shown, ExecutingSession(run, reporter=shown).active():
         if policy is None:
-            policy = stage("adopt", adopted(model, loaded.recipe.seed))["checkpoint"]
+            policy = stage("adopt", adopted(model))["checkpoint"]
         stage("evaluate", asked, policy=policy, prompts=made_with["prompts"], domain=made_with["domain"])
     (summary,) = summaries(Store(home), run.nodes()).values()
     if as_json:

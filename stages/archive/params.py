@@ -4,11 +4,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
+from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
 from stages.engines.params import EngineParams, Sampling
 
 
-class ArchiveParams(StageParams):
+class ArchiveParams(SeededParams):
     """A prompt is sampled in rounds until `patience` rounds in a row brought it no new strategy."""
 
     expected_seconds: ClassVar[float] = 40

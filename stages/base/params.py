@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
+from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
 from stages.engines.params import ModelShape, OptimizerParams
 
 
@@ -24,7 +24,7 @@ class Mixture(BaseModel):
     second_reading_share: float = Field(0.4, ge=0, le=1)
 
 
-class BaseParams(StageParams):
+class BaseParams(SeededParams):
     expected_seconds: ClassVar[float] = 170
 
     domain: str = "sql"

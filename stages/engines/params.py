@@ -23,27 +23,13 @@ class Sampling(_Choice):
         return self.top_p == 1.0 and self.top_k == 0
 
 
-class EngineKind(StrEnum):
-    HF = "hf"
-
-
 class EngineParams(_Choice):
-    kind: EngineKind = EngineKind.HF
     dtype: Literal["float32", "bfloat16"] = "float32"
     max_logprob_gap: float = Field(
         1e-3,
         gt=0,
         description="mean |trainer - engine| log-prob of sampled tokens above which a step is refused",
     )
-
-
-class TrainerKind(StrEnum):
-    TORCH = "torch"
-
-
-class TrainerParams(_Choice):
-    kind: TrainerKind = TrainerKind.TORCH
-    dtype: Literal["float32"] = "float32"
 
 
 class Schedule(StrEnum):

@@ -4,12 +4,12 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
-from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
+from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
 from stages.domains.protocol import Split
 from stages.engines.params import EngineParams, Sampling
 
 
-class EvaluateParams(StageParams):
+class EvaluateParams(SeededParams):
     """`samples` completions of each prompt give unbiased estimates for every k up to their number.
 
     Take some more samples than the largest k: the more, the less an estimate varies, and a sample without a

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
-from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule, TrainerParams
+from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
+from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule
 
 
 class PlateauParams(BaseModel):
@@ -21,7 +21,7 @@ class PlateauParams(BaseModel):
     min_steps: int = Field(16, ge=0)
 
 
-class OpdParams(StageParams):
+class OpdParams(SeededParams):
     expected_seconds: ClassVar[float] = 60
 
     domain: str = "sql"
@@ -30,7 +30,6 @@ class OpdParams(StageParams):
     plateau: PlateauParams = PlateauParams()
     sampling: Sampling = Sampling()
     engine: EngineParams = EngineParams()
-    trainer: TrainerParams = TrainerParams()
     optimizer: OptimizerParams = OptimizerParams(
         learning_rate=5e-4, warmup_steps=5, schedule=Schedule.CONSTANT
     )

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from stages.declaration import FILES, Declaration, StageParams, dataset
+from stages.declaration import FILES, Declaration, SeededParams, dataset
 from stages.domains.protocol import Split
 from stages.domains.sql.params import SqlParams
 
 
-class PromptsParams(StageParams):
+class PromptsParams(SeededParams):
     expected_seconds: ClassVar[float] = 12
 
     domain: str = "sql"

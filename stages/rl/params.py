@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
-from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule, TrainerParams
+from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
+from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule
 
 
 class ReplayParams(BaseModel):
@@ -29,7 +29,7 @@ class PreflightParams(BaseModel):
     max_zero_variance: float = Field(0.98, ge=0, le=1)
 
 
-class RlParams(StageParams):
+class RlParams(SeededParams):
     expected_seconds: ClassVar[float] = 110
 
     domain: str = "sql"
@@ -42,7 +42,6 @@ class RlParams(StageParams):
     preflight: PreflightParams = PreflightParams()
     sampling: Sampling = Sampling()
     engine: EngineParams = EngineParams()
-    trainer: TrainerParams = TrainerParams()
     optimizer: OptimizerParams = OptimizerParams(
         learning_rate=5e-4, warmup_steps=5, schedule=Schedule.CONSTANT
     )

@@ -4,17 +4,16 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from stages.declaration import CHECKPOINT, FILES, Declaration, StageParams, dataset
-from stages.engines.params import OptimizerParams, TrainerParams
+from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
+from stages.engines.params import OptimizerParams
 
 
-class SftParams(StageParams):
+class SftParams(SeededParams):
     expected_seconds: ClassVar[float] = 20
 
     domain: str = "sql"
     steps: int = Field(60, ge=1)
     rows_per_step: int = Field(32, ge=1)
-    trainer: TrainerParams = TrainerParams()
     optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-4)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stages.context import KEPT_STEPS, StageContext
-from stages.declaration import StageParams
+from stages.declaration import SeededParams, StageParams
 from stages.errors import StageStopped
 from stages.spec import EVENTS_FD, Event, Runtime, StageSpec
 
@@ -41,7 +41,7 @@ def context(work: Path, *, save_every_s: float = 1e-9, seed: int = 0) -> StageCo
         work=work,
         out=work / "out",
     )
-    return StageContext(spec, StageParams(seed=seed))
+    return StageContext(spec, SeededParams(seed=seed))
 
 
 def walk(ctx: StageContext[StageParams], total: int, until: int | None = None, **how: bool) -> Seen:
@@ -158,6 +158,13 @@ def test_seeds_depend_on_purpose_and_seed_only(tmp_path):
     others = [ctx.seed("rollout", 4), ctx.seed("data", 3), context(tmp_path, seed=1).seed("rollout", 3)]
     assert len({ctx.seed("rollout", 3), *others}) == 4
     assert 0 <= ctx.seed("rollout", 3) < 2**63
+
+
+def test_parameters_without_a_seed_give_none(tmp_path):
+    ctx = context(tmp_path)
+    ctx.params = StageParams()
+    with pytest.raises(TypeError, match="derive it from SeededParams"):
+        ctx.seed("rollout", 3)
 
 
 def test_events_go_over_the_pipe_as_lines(tmp_path, monkeypatch):

@@ -2,10 +2,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from stages.declaration import FILES, Declaration, StageParams
+from stages.declaration import FILES, Declaration, SeededParams
 
 
-class CounterParams(StageParams):
+class CounterParams(SeededParams):
     expected_seconds: ClassVar[float] = 3.0
 
     steps: int = Field(6, ge=1)
