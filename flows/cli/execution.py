@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.console import out, print_json, say
+from flows.cli.console import err, out, print_json, say
 from flows.cli.plan import make_plan, summary
 from flows.cli.progress import display
 from stages.errors import PosttrainError, StageStopped
@@ -55,7 +55,7 @@ def carry_out(home: "Home", prepare: Callable[[], Job], *, as_json: bool) -> Non
         lines = make_plan(home, job.entry, job.loaded, job.selection())
         _await(server, nothing_to_do=all(line.action == "reuse" for line in lines))
         run = _ledger(home, job, lines)
-        say(f"run {run.id}: {summary(lines)}")
+        (err() if as_json else out()).print(f"run {run.id}: {summary(lines)}", markup=False)
         with _telling_how_to_resume(run):
             _through_prefect(run, job)
     _close(run, as_json=as_json)

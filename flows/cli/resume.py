@@ -27,6 +27,9 @@ def resume(run_id: options.RunId = None, last: options.Last = False, as_json: op
         run.close(RunState.CRASHED, "its process died")
         say(f"run {run.id} is marked as crashed: its process is gone")
     record = run.record()
+    if record.state is RunState.COMPLETED:
+        say(f"run {run.id} is completed: there is nothing to go on with")
+        return
     if "." not in record.flow and record.flow not in names():  # such as an evaluation
         raise UsageError(f"run {run.id} is no flow's; give its command again: {shlex.join(record.argv)}")
 

@@ -1,4 +1,4 @@
-"""What a user means by a target of an audit: MODEL[@alias], PATH, sha256:..., RUN or RUN/NODE.
+"""What a user means by a target of an audit: MODEL[@alias], PATH, sha256:..., RUN, RUN/NODE or NODE.
 
 Everything ends at one output of one result in the store, found by its digest.
 """
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 DIGEST = re.compile(r"(sha256:)?[0-9a-f]{8,64}")
+NODE = re.compile(r"\w[\w.-]*")
 
 
 class Subject(Ref):
@@ -47,6 +48,8 @@ def resolve(home: Home, target: str) -> Subject:
         return _by_folder(home, manifests, target)
     if "@" not in target and (home.runs.is_dir() and _names_a_run(home, target.partition("/")[0])):
         return _by_run(home, manifests, target)
+    if NODE.fullmatch(target) and (run := _last_run_with(home, manifests, target)):
+        return _by_run(home, manifests, f"{run.id}/{target}")
     return _by_model(home, manifests, target)
 
 
@@ -105,6 +108,15 @@ def _by_folder(home: Home, manifests: list[Manifest], target: str) -> Subject:
 
 def _names_a_run(home: Home, name: str) -> bool:
     return any(file.parent.name.startswith(name) for file in home.runs.glob("*/run.json")) if name else False
+
+
+def _last_run_with(home: Home, manifests: list[Manifest], node: str) -> runs.Run | None:
+    """The newest run in which a node of this name is finished."""
+    made = {manifest.key for manifest in manifests}
+    for run in reversed(runs.every(home)):
+        if (record := run.node(node)) is not None and record.key in made:
+            return run
+    return None
 
 
 def _by_run(home: Home, manifests: list[Manifest], target: str) -> Subject:

@@ -38,8 +38,10 @@ def test_a_second_run_reuses_every_stage_and_says_so(posttrain, finished):
     out, err = posttrain("run", FLOW, "--set", "seed=1")
     assert "reused: every node" in out
     assert "lineage  posttrain lineage audit" in out and "UIs      posttrain up" in out
-    assert "nothing is left to do" in err
+    assert "3 to reuse: nothing is left to do" in out
     assert all(f"{node}: reused" in err for node in NODES)
+    _, err = posttrain("resume", "--last")
+    assert "is completed: there is nothing to go on with" in err
     second = posttrain.json("status", "--last")
     assert states(second) == dict.fromkeys(NODES, "reused")
     assert digests(second) == digests(finished)

@@ -117,7 +117,7 @@ def test_every_way_to_name_a_checkpoint(registered):
     hexadecimal = ref.digest.removeprefix("sha256:")
     targets = [
         ALIAS, "posttrain-text2sql", "posttrain-text2sql@1", f"models:/{ALIAS}", ref.digest, ref.digest[:20],
-        hexadecimal[:12], "text2sql-a", "text2sql-a/rl", str(registered.store.path(ref)),
+        hexadecimal[:12], "text2sql-a", "text2sql-a/rl", "rl", str(registered.store.path(ref)),
     ]  # fmt: skip
     assert [resolve(home, target).ref for target in targets] == [ref] * len(targets)
 
