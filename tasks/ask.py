@@ -62,9 +62,8 @@ def ask(home: Home, target: str, text: str, n: int, temperature: float, seed: in
     runtime = Runtime.model_validate({})
     question = {
         "checkpoint": str(folder.absolute()),
-        "domain": prompts.params["domain"],
         "prompts": str(store.path(outputs["prompts"])),
-        "domain_folder": str(store.path(outputs["domain"])),
+        "domain": str(store.path(outputs["domain"])),
         "text": text,
         "n": n,
         "seed": seed,

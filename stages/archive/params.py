@@ -13,7 +13,6 @@ class ArchiveParams(SeededParams):
 
     expected_seconds: ClassVar[float] = 40
 
-    domain: str = "sql"
     prompts: int | None = Field(200, ge=1, description="training prompts that get an archive; None is all")
     samples_per_round: int = Field(16, ge=2, description="a group of rollouts/1 has two samples at least")
     patience: int = Field(2, ge=1, description="rounds without a new strategy after which a prompt is done")

@@ -7,15 +7,17 @@ refused (methods.md 1(c)).
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from data_contracts.checkpoint import facts, read_record, tensor_digest, tokenizer_digest
 from stages.archive.elites import Elite, better, elite_rows
+from stages.archive.granularity import Granularity
 from stages.archive.params import ArchiveParams
 from stages.context import StageContext
 from stages.cursor import parts
-from stages.domains.pool import VerifierPool
+from stages.domains.pool import open_pool
 from stages.domains.prompt_table import read_prompts
 from stages.domains.protocol import Split
 from stages.domains.registry import open_domain
@@ -36,11 +38,17 @@ class ArchiveState:
         self.new_cells: Counter[int] = Counter()  # round -> strategies seen for the first time in it
         self.samples: Counter[int] = Counter()  # round -> completions sampled in it
         self.unscorable = 0
+        self.granularity = Granularity()
 
     def save(self, folder: Path) -> None:
         self.elites.save(folder)
         self.rollouts.save(folder)
-        curve = {"new_cells": self.new_cells, "samples": self.samples, "unscorable": self.unscorable}
+        curve = {
+            "new_cells": self.new_cells,
+            "samples": self.samples,
+            "unscorable": self.unscorable,
+            "granularity": asdict(self.granularity),
+        }
         (folder / "curve.json").write_text(json.dumps(curve))
 
     def load(self, folder: Path) -> None:
@@ -50,6 +58,7 @@ class ArchiveState:
         self.new_cells = Counter({int(key): value for key, value in curve["new_cells"].items()})
         self.samples = Counter({int(key): value for key, value in curve["samples"].items()})
         self.unscorable = curve["unscorable"]
+        self.granularity = Granularity(**curve["granularity"])
 
 
 def run(ctx: StageContext[ArchiveParams]) -> None:
@@ -58,13 +67,12 @@ def run(ctx: StageContext[ArchiveParams]) -> None:
     refuse_rl_ancestor(base)
     tokenizer = open_tokenizer(base)
     engine = open_engine(base, params.engine, ctx.runtime)
-    domain = open_domain(params.domain, ctx.input("domain"))
+    domain = open_domain(ctx.input("domain"))
     rows = choose(read_prompts(ctx.input("prompts"), Split.TRAIN), params.prompts, ctx.seed("prompts"))
     base_digest = tensor_digest(base)
     chunks = list(parts(len(rows), params.prompts_per_part))
     state = ArchiveState(ctx.work)
-    workers = ctx.runtime.verifier_workers
-    with VerifierPool(params.domain, ctx.input("domain"), workers, ctx.runtime.verifier_deadline_s) as pool:
+    with open_pool(ctx) as pool:
         for step in ctx.steps(len(chunks), state, unit="parts", save_each=True):
             part = [rows[index] for index in chunks[step]]
             elites: dict[str, dict[str, Elite]] = {row.prompt.id: {} for row in part}
@@ -83,6 +91,7 @@ def run(ctx: StageContext[ArchiveParams]) -> None:
                     state.new_cells[turn] += found
                     state.samples[turn] += len(group)
                     state.unscorable += sum(not sample.scorable for sample in group)
+                    state.granularity.add(group)
                     quiet[row.prompt.id] = 0 if found else quiet[row.prompt.id] + 1
                 open_rows = [row for row in open_rows if quiet[row.prompt.id] < params.patience]
             state.elites.append(elite_rows(elites, base_digest, domain.signature_version))
@@ -92,6 +101,7 @@ def run(ctx: StageContext[ArchiveParams]) -> None:
                 prompts_with_elites=sum(bool(cells) for cells in elites.values()),
                 prompts=len(part),
             )
+    state.granularity.require()
     checkpoint = facts(base)
     metadata = {
         "posttrain.tokenizer": tokenizer_digest(base),

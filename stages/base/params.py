@@ -27,7 +27,6 @@ class Mixture(BaseModel):
 class BaseParams(SeededParams):
     expected_seconds: ClassVar[float] = 170
 
-    domain: str = "sql"
     shape: ModelShape = ModelShape()
     mixture: Mixture = Mixture()
     steps: int = Field(700, ge=1)

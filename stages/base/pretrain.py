@@ -39,7 +39,7 @@ class MixtureRows:
 
     def __init__(self, ctx: StageContext[BaseParams], mixture: Mixture, tokenizer: Path) -> None:
         self.tokenizer = open_tokenizer(tokenizer)
-        self.domain = open_demonstrated(ctx.params.domain, ctx.input("domain"))
+        self.domain = open_demonstrated(ctx.input("domain"))
         self.prompts = read_prompts(ctx.input("prompts"), Split.TRAIN)
         self.mixture = mixture
         self.seed = ctx.seed("mixture")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from stages.domains.protocol import Domain, Prompt
-from stages.domains.registry import open_domain
+from stages.domains.registry import domain_name, open_domain
 from stages.errors import UsageError
 
 
@@ -34,20 +34,22 @@ class DemonstratedDomain(Protocol):
         ...
 
 
-def open_referenced(name: str, folder: Path) -> ReferencedDomain:
+def open_referenced(folder: Path) -> ReferencedDomain:
     """Raises UsageError if the domain has no reference answers."""
-    domain: Domain | ReferencedDomain = open_domain(name, folder)
+    domain: Domain | ReferencedDomain = open_domain(folder)
     if not isinstance(domain, ReferencedDomain):
-        raise UsageError(f"domain {name!r} has no reference(prompt): SFT needs one, or leave the stage out")
+        raise UsageError(
+            f"domain {domain_name(folder)!r} has no reference(prompt): SFT needs one, or leave the stage out"
+        )
     return domain
 
 
-def open_demonstrated(name: str, folder: Path) -> DemonstratedDomain:
+def open_demonstrated(folder: Path) -> DemonstratedDomain:
     """Raises UsageError if the domain cannot show right and wrong answers."""
-    domain: Domain | DemonstratedDomain = open_domain(name, folder)
+    domain: Domain | DemonstratedDomain = open_domain(folder)
     if not isinstance(domain, DemonstratedDomain):
         raise UsageError(
-            f"domain {name!r} has no strategies, randomise_slot and corrupt to pre-train on: "
+            f"domain {domain_name(folder)!r} has no strategies, randomise_slot and corrupt to pre-train on: "
             "set `model` and `teacher` to checkpoints instead"
         )
     return domain

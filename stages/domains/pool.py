@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from stages.context import StageContext
 from stages.domains.protocol import Prompt, Unscorable, Verdict
 from stages.domains.worker import LENGTH, frame
 from stages.errors import PosttrainError
@@ -70,17 +71,17 @@ class _Worker:
 
 
 class VerifierPool:
-    """`with VerifierPool("sql", folder, workers, deadline_s) as pool: pool.judge(prompts, texts)`.
+    """`with VerifierPool(folder, workers, deadline_s) as pool: pool.judge(prompts, texts)`.
 
-    `deadline_s` is the wall-clock backstop for one item. `counts` says how often a worker was lost and how
-    many items were asked, executed and unscorable.
+    `folder` is the domain's; `deadline_s` is the wall-clock backstop for one item. `counts` says how often a
+    worker was lost and how many items were asked, executed and unscorable.
     """
 
-    def __init__(self, domain: str, folder: Path, workers: int, deadline_s: float) -> None:
+    def __init__(self, folder: Path, workers: int, deadline_s: float) -> None:
         if workers < 1:
             raise ValueError("a pool needs at least one worker")
         owner = str(os.getpid())
-        self._command = [sys.executable, "-m", "stages.domains.worker", domain, str(folder), owner]
+        self._command = [sys.executable, "-m", "stages.domains.worker", str(folder), owner]
         self._size = workers
         self._deadline_s = deadline_s
         self._workers: list[_Worker] = []
@@ -230,6 +231,11 @@ class VerifierPool:
     def _discard(self, worker: _Worker) -> None:
         worker.kill()
         worker.stderr.close()
+
+
+def open_pool(ctx: StageContext[Any]) -> VerifierPool:
+    """The verifiers of a stage's domain, as many and with as much time as its runtime says."""
+    return VerifierPool(ctx.input("domain"), ctx.runtime.verifier_workers, ctx.runtime.verifier_deadline_s)
 
 
 def _environment() -> dict[str, str]:

@@ -1,6 +1,10 @@
-"""Domains by name, or a user's own as `package.module:Class`; a class is called with the domain's folder."""
+"""Domains by name, or a user's own as `package.module:Class`; a class is called with the domain's folder.
+
+The stage `prompts` is told the name and writes it into the folder; every other stage reads it there.
+"""
 
 import importlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,22 +14,43 @@ from stages.errors import UsageError
 if TYPE_CHECKING:
     from stages.domains.sql.params import SqlParams  # pydantic would double the start of a verifier's worker
 
+NAME_FILE = "domain.json"
 BUILT_IN = {"sql": "stages.domains.sql.domain:SqlDomain"}
 
 
-def open_domain(name: str, folder: Path) -> Domain:
-    """Raises UsageError if the name is neither built in nor an importable `package.module:Class`."""
-    domain: Domain = _class(name)(folder)
+def open_domain(folder: Path) -> Domain:
+    """The domain that a folder is of. Raises UsageError for one without a name, and as `build_domain`."""
+    domain: Domain = _class(domain_name(folder))(folder)
     return domain
 
 
+def domain_name(folder: Path) -> str:
+    """The name under which the folder was built. Raises UsageError if it does not say."""
+    try:
+        name = json.loads((folder / NAME_FILE).read_text(encoding="utf-8"))["name"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{folder} is not the folder of a domain, it has no readable {NAME_FILE}: "
+            "give the output `domain` of the stage `prompts`"
+        ) from error
+    return str(name)
+
+
+def write_name(folder: Path, name: str) -> None:
+    (folder / NAME_FILE).write_text(json.dumps({"name": name}) + "\n", encoding="utf-8")
+
+
 def build_domain(name: str, folder: Path, sql: "SqlParams") -> None:
-    """Fill the domain's folder. A user's class that needs one has a static method `build(folder)`."""
+    """Fill the domain's folder. A user's class that needs more than its name has a static `build(folder)`.
+
+    Raises UsageError if the name is neither built in nor an importable `package.module:Class`.
+    """
     found = _class(name)
     if name == "sql":
         found.build(folder, sql)
     elif hasattr(found, "build"):
         found.build(folder)
+    write_name(folder, name)
 
 
 def _class(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A process that judges answers for `VerifierPool`: `python -m stages.domains.worker NAME FOLDER OWNER_PID`.
+"""A process that judges answers for `VerifierPool`: `python -m stages.domains.worker FOLDER OWNER_PID`.
 
 Frames of JSON on stdin and stdout, each with its length in front; one answer frame per item, so that the
 owner knows which item it waits for. It dies with its owner. It limits its own memory and file sizes.
@@ -78,12 +78,12 @@ def judge(domain: Domain, prompt: Prompt, text: str) -> dict[str, Any]:
     }
 
 
-def main(name: str, folder: str, owner: str) -> None:
+def main(folder: str, owner: str) -> None:
     die_with(int(owner))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when Ctrl-C means the end
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a domain prints must not mix with frames
-    domain = open_domain(name, Path(folder))
+    domain = open_domain(Path(folder))
     limit_resources()
     prompts: dict[str, Prompt] = {}
     answers.write(frame("ready"))

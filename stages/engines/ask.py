@@ -7,7 +7,7 @@ the domain gets verdicts; any other is put into the messages that the domain's p
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,18 +17,20 @@ from stages.engines.params import EngineParams, Sampling
 from stages.errors import ExitCode, PosttrainError, UsageError
 from stages.spec import Runtime
 
+if TYPE_CHECKING:
+    from stages.domains.sql.domain import SqlDomain
+
 SHOWN_ROWS = 5
 
 
 class Question(BaseModel):
-    """`checkpoint`, `prompts` and `domain_folder` are folders."""
+    """`checkpoint`, `prompts` and `domain` are folders."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     checkpoint: Path
-    domain: str
     prompts: Path
-    domain_folder: Path
+    domain: Path
     text: str
     n: int
     seed: int = 0
@@ -66,6 +68,8 @@ class Answer(BaseModel):
 def ask(question: Question) -> Answer:
     """Raises UsageError if the domain has no prompts at all."""
     from stages.domains.pool import VerifierPool
+    from stages.domains.registry import open_domain
+    from stages.domains.sql.domain import SqlDomain
     from stages.engines.chat import answer_text, open_tokenizer, prompt_ids
     from stages.engines.hf import open_engine
 
@@ -85,13 +89,14 @@ def ask(question: Question) -> Answer:
     ]
     runtime = question.runtime
     if known is not None:
-        with VerifierPool(question.domain, question.domain_folder, 1, runtime.verifier_deadline_s) as pool:
+        with VerifierPool(question.domain, 1, runtime.verifier_deadline_s) as pool:
             judged = pool.judge([known.prompt] * len(samples), [sample.text for sample in samples])
         for sample, judgement in zip(samples, judged, strict=True):
             sample.reward, sample.unscorable = judgement.verdict.reward, judgement.verdict.unscorable
             sample.reading, sample.signature = judgement.verdict.reading, judgement.signature
-    if question.domain == "sql":
-        _execute(question.domain_folder, samples)
+    domain = open_domain(question.domain)
+    if isinstance(domain, SqlDomain):
+        _execute(domain, samples)
     return Answer(prompt_id=known.prompt.id if known else None, samples=samples)
 
 
@@ -111,15 +116,14 @@ def _messages(question: Question) -> tuple[PromptRow | None, list[Any]]:
     return None, list(first.messages_about(question.text))
 
 
-def _execute(folder: Path, samples: list[Sample]) -> None:
+def _execute(domain: "SqlDomain", samples: list[Sample]) -> None:
     """What each query returns, under the verifier's own limits."""
     from stages.domains.sql.answer import extract_sql
     from stages.domains.sql.database import MAIN
-    from stages.domains.sql.domain import SqlDomain
     from stages.domains.sql.sandbox import Refused, Sandbox
 
-    params = SqlDomain(folder).params
-    database = Sandbox(folder / MAIN, params.vm_steps, params.max_sql_chars)
+    params = domain.params
+    database = Sandbox(domain.folder / MAIN, params.vm_steps, params.max_sql_chars)
     for sample in samples:
         try:
             found = database.query(extract_sql(sample.text), params.row_cap)

@@ -18,7 +18,6 @@ class EvaluateParams(SeededParams):
 
     expected_seconds: ClassVar[float] = 40
 
-    domain: str = "sql"
     prompts: dict[Split, int | None] = Field(
         {Split.TEST_VALUES: 64, Split.TEST_COMPOSITIONS: 32},
         min_length=1,

@@ -12,7 +12,7 @@ from data_contracts.contract import Key
 from data_contracts.dataset import DatasetWriter, read
 from stages.context import StageContext
 from stages.cursor import parts
-from stages.domains.pool import VerifierPool
+from stages.domains.pool import open_pool
 from stages.domains.prompt_table import PromptRow, read_prompts
 from stages.domains.protocol import Split
 from stages.domains.selection import choose
@@ -52,8 +52,7 @@ def run(ctx: StageContext[EvaluateParams]) -> None:
     engine = open_engine(policy, params.engine, ctx.runtime)
     state = EvaluateState(ctx.work)
     chunks = list(parts(len(rows), params.prompts_per_step))
-    workers, deadline_s = ctx.runtime.verifier_workers, ctx.runtime.verifier_deadline_s
-    with VerifierPool(params.domain, ctx.input("domain"), workers, deadline_s) as pool:
+    with open_pool(ctx) as pool:
         for step in ctx.steps(len(chunks), state, unit="parts"):
             part = [rows[index] for index in chunks[step]]
             seed = ctx.seed("samples", step)  # the same for every checkpoint that is measured like this
@@ -69,8 +68,11 @@ def prompts_to_measure(ctx: StageContext[EvaluateParams]) -> list[PromptRow]:
     """Depends on the seed and the prompts alone, so that all checkpoints of a run are asked the same."""
     return [
         row
-        for split, limit in ctx.params.prompts.items()
-        for row in choose(read_prompts(ctx.input("prompts"), split), limit, ctx.seed("prompts", split))
+        for split in Split  # not the order in which a recipe names them: it is not in the key
+        if split in ctx.params.prompts
+        for row in choose(
+            read_prompts(ctx.input("prompts"), split), ctx.params.prompts[split], ctx.seed("prompts", split)
+        )
     ]
 
 

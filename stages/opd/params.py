@@ -24,7 +24,6 @@ class PlateauParams(BaseModel):
 class OpdParams(SeededParams):
     expected_seconds: ClassVar[float] = 60
 
-    domain: str = "sql"
     max_steps: int = Field(80, ge=1)
     prompts_per_step: int = Field(64, ge=1)
     plateau: PlateauParams = PlateauParams()

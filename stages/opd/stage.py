@@ -11,7 +11,7 @@ from pathlib import Path
 from data_contracts.checkpoint import read_record, record_after
 from stages.context import StageContext
 from stages.cursor import rows_of_step
-from stages.domains.pool import VerifierPool
+from stages.domains.pool import open_pool
 from stages.domains.prompt_table import read_prompts
 from stages.domains.protocol import Split
 from stages.domains.selection import choose
@@ -85,12 +85,7 @@ def run(ctx: StageContext[OpdParams]) -> None:
     state = OpdState(trainer, teacher, params)
     decision, trained = Decision.CONTINUE, params.max_steps
 
-    with VerifierPool(
-        params.domain,
-        ctx.input("domain"),
-        ctx.runtime.verifier_workers,
-        ctx.runtime.verifier_deadline_s,
-    ) as pool:
+    with open_pool(ctx) as pool:
 
         def validate(step: int) -> Decision:
             engine.load_weights(trainer.weights(), step)

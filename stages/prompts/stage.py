@@ -24,7 +24,7 @@ def run(ctx: StageContext[PromptsParams]) -> None:
     params = ctx.params
     folder = ctx.output("domain")
     build_domain(params.domain, folder, params.sql)
-    domain = open_domain(params.domain, folder)
+    domain = open_domain(folder)
     prompts = [prompt for split in Split for prompt in limited(ctx, domain.prompts(split), split)]
     write_prompts(ctx.output("prompts"), domain, prompts)
     train = [p for p in prompts if p.split is Split.TRAIN]

@@ -32,7 +32,6 @@ class PreflightParams(BaseModel):
 class RlParams(SeededParams):
     expected_seconds: ClassVar[float] = 110
 
-    domain: str = "sql"
     steps: int = Field(100, ge=1)
     prompts_per_step: int = Field(8, ge=1)
     group_size: int = Field(16, ge=2)

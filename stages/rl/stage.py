@@ -11,7 +11,7 @@ from pathlib import Path
 from data_contracts.checkpoint import facts, record_after, tokenizer_digest
 from stages.context import StageContext
 from stages.cursor import rows_of_step
-from stages.domains.pool import VerifierPool
+from stages.domains.pool import open_pool
 from stages.domains.prompt_table import read_prompts
 from stages.domains.protocol import Split
 from stages.domains.registry import open_domain
@@ -62,15 +62,10 @@ def run(ctx: StageContext[RlParams]) -> None:
     tokenizer = open_tokenizer(policy)
     trainer = open_trainer(policy, params.optimizer, params.steps, ctx.runtime)
     engine = open_engine(policy, params.engine, ctx.runtime)
-    domain = open_domain(params.domain, ctx.input("domain"))
+    domain = open_domain(ctx.input("domain"))
     rows = read_prompts(ctx.input("prompts"), Split.TRAIN)
     state = RlState(trainer, engine, PartBuffer(ctx.work / "rollouts", "rollouts/1"))
-    with VerifierPool(
-        params.domain,
-        ctx.input("domain"),
-        ctx.runtime.verifier_workers,
-        ctx.runtime.verifier_deadline_s,
-    ) as pool:
+    with open_pool(ctx) as pool:
         replay = open_replay(ctx.input("archive"), record.base_digest, domain.signature_version, rows, pool)
         if replay.left_out:
             ctx.notice(f"{replay.left_out} archived prompts have a single strategy and are not replayed")

@@ -11,7 +11,6 @@ from stages.engines.params import OptimizerParams
 class SftParams(SeededParams):
     expected_seconds: ClassVar[float] = 20
 
-    domain: str = "sql"
     steps: int = Field(60, ge=1)
     rows_per_step: int = Field(32, ge=1)
     optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-4)

@@ -19,7 +19,7 @@ def run(ctx: StageContext[SftParams]) -> None:
     params = ctx.params
     policy = ctx.input("policy")
     tokenizer = open_tokenizer(policy)
-    domain = open_referenced(params.domain, ctx.input("domain"))
+    domain = open_referenced(ctx.input("domain"))
     rows = read_prompts(ctx.input("prompts"), Split.TRAIN)
     prompts = [prompt_ids(tokenizer, row.messages) for row in rows]
     answers = [answer_ids(tokenizer, domain.reference(row.prompt)) for row in rows]

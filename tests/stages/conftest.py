@@ -130,8 +130,6 @@ def prompt_row(split: str, value: str, ambiguous: bool = False, rule: str = "") 
 class World:
     """Folders that stages take as inputs."""
 
-    domain = DOMAIN
-
     def __init__(self, root: Path) -> None:
         from letters_domain import HELD_OUT, NAMES
 
@@ -140,7 +138,7 @@ class World:
         self.root = root
         self.held_out = HELD_OUT
         self.values = NAMES
-        (root / "domain").mkdir()
+        self.domain = self.domain_of("domain", DOMAIN)
         names = [*NAMES, *HELD_OUT]
         words = ["say", "say", *names, *(f" {name}" for name in names), *(name.upper() for name in names)]
         self.tokenizer = train_tokenizer(words * 3, 320)
@@ -156,6 +154,14 @@ class World:
                 *(prompt_row("test-values", value) for value in HELD_OUT),
             ],
         )
+
+    def domain_of(self, folder: str, name: str) -> Path:
+        """The folder of a domain that needs nothing besides its name."""
+        from stages.domains.registry import write_name
+
+        (self.root / folder).mkdir()
+        write_name(self.root / folder, name)
+        return self.root / folder
 
     def write_prompts(self, name: str, rows: list[dict[str, Any]]) -> Path:
         from data_contracts.dataset import DatasetWriter
@@ -197,7 +203,6 @@ class World:
         from stages.engines.params import ModelShape, OptimizerParams
 
         return BaseParams(
-            domain=DOMAIN,
             shape=ModelShape(hidden=32, layers=1, heads=2, intermediate=48, max_positions=64),
             mixture=Mixture(wrong_share=0.25),
             steps=60,
@@ -210,7 +215,6 @@ class World:
         from stages.engines.params import Sampling
 
         return ArchiveParams(
-            domain=DOMAIN,
             prompts=None,
             samples_per_round=8,
             patience=2,
@@ -222,7 +226,7 @@ class World:
     def attempt(
         self, root: Path, params: StageParams, runtime: Mapping[str, Any] | None = None, **inputs: Path
     ) -> Attempt:
-        given = {"domain": self.root / "domain", "prompts": self.prompts, **inputs}
+        given = {"domain": self.domain, "prompts": self.prompts, **inputs}
         settings = {"threads": 1, "save_every_s": NEVER_S, **(runtime or {})}
         return Attempt(root, params, given, Runtime(**settings))
 

@@ -84,7 +84,7 @@ def test_the_seed_chooses_the_model(world, tmp_path):
 
 
 def test_a_domain_without_demonstrations_is_refused(world, tmp_path):
-    params = world.base_params(domain="letters_domain:Mute")
-    attempt = world.attempt(tmp_path, params, tokenizer=world.root / "tokenizer")
+    mute = world.domain_of("mute-base", "letters_domain:Mute")
+    attempt = world.attempt(tmp_path, world.base_params(), tokenizer=world.root / "tokenizer", domain=mute)
     with pytest.raises(UsageError, match="set `model` and `teacher`"):
         run(attempt.context())

@@ -2,14 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from stages.domains.sql.domain import SqlDomain, build
+from stages.domains.registry import build_domain
+from stages.domains.sql.domain import SqlDomain
 from stages.domains.sql.params import SqlParams
 
 
 @pytest.fixture(scope="session")
 def sql_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sql-domain")
-    build(folder, SqlParams())
+    build_domain("sql", folder, SqlParams())
     return folder
 
 

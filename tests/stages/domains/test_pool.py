@@ -13,6 +13,7 @@ import pytest
 
 from stages.domains.pool import Judgement, PoolError, VerifierPool
 from stages.domains.protocol import Prompt, Split, Unscorable
+from stages.domains.registry import write_name
 from stages.domains.sql.domain import SqlDomain
 
 HERE = Path(__file__).parent
@@ -25,7 +26,9 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def awkward(folder: Path, workers: int = 2, deadline_s: float = 0.3) -> VerifierPool:
-    return VerifierPool("awkward_domain:AwkwardDomain", folder, workers, deadline_s)
+    folder.mkdir(exist_ok=True)
+    write_name(folder, "awkward_domain:AwkwardDomain")
+    return VerifierPool(folder, workers, deadline_s)
 
 
 def judge(pool: VerifierPool, texts: list[str]) -> list[Judgement]:
@@ -46,7 +49,7 @@ def test_the_pool_gives_the_verdicts_of_the_domain_in_order(sql_folder: Path, do
         for queries in domain.strategies(prompt).values():
             texts += [*queries, "select 1"]
             prompts += [prompt] * (len(queries) + 1)
-    with VerifierPool("sql", sql_folder, 2, 30.0) as pool:
+    with VerifierPool(sql_folder, 2, 30.0) as pool:
         judged = pool.judge(prompts * 3, texts * 3)
         assert pool.counts == {
             "asked": 3 * len(texts),
@@ -119,12 +122,13 @@ def test_it_works_from_any_thread_and_outlives_the_thread_that_opened_it(tmp_pat
 
 
 def test_workers_die_with_an_owner_that_is_killed(tmp_path: Path) -> None:
+    write_name(tmp_path, "awkward_domain:AwkwardDomain")
     script = (
         "import sys, time; from pathlib import Path\n"
         "from stages.domains.pool import VerifierPool\n"
         "from stages.domains.protocol import Prompt, Split\n"
         f"folder = Path({str(tmp_path)!r})\n"
-        "pool = VerifierPool('awkward_domain:AwkwardDomain', folder, 3, 600.0).__enter__()\n"
+        "pool = VerifierPool(folder, 3, 600.0).__enter__()\n"
         "print(*pool.pids, flush=True)\n"
         "pool.judge([Prompt('p', 'd', 'c', 't', {}, Split.TRAIN, 'open')] * 3, ['spin', 'hang', 'fine'])\n"
     )
@@ -173,7 +177,7 @@ def test_sixteen_thousand_mostly_repeated_answers_take_seconds(sql_folder: Path,
         golds = [q for queries in domain.strategies(prompt).values() for q in queries]
         prompts += [prompt] * 160
         texts += [f"{golds[n % len(golds)]}{' ' * (n % 3)}" for n in range(160)]
-    with VerifierPool("sql", sql_folder, 2, 30.0) as pool:
+    with VerifierPool(sql_folder, 2, 30.0) as pool:
         started = time.monotonic()
         pool.judge(prompts, texts)
         assert len(texts) > 16_000

@@ -13,6 +13,7 @@ from data_contracts.checkpoint import TrainingRecord
 from data_contracts.dataset import DatasetWriter, read
 from data_contracts.registry import contract
 from stages.context import StageContext
+from stages.domains.registry import write_name
 from stages.engines.checkpoint import export, new_llama
 from stages.engines.params import ModelShape, Sampling
 from stages.errors import StageStopped, UsageError
@@ -45,7 +46,6 @@ class Bytes:
         return f"{sum(text.encode()) % 3}"
 '''
 PARAMS = EvaluateParams(
-    domain="bytes_domain:Bytes",
     prompts={"test-values": 4, "test-compositions": None},
     samples=12,
     ks=(1, 4, 8),
@@ -62,6 +62,7 @@ def inputs(tmp_path_factory):
     model = new_llama(ModelShape(hidden=16, layers=1, heads=2, intermediate=32), tokenizer, seed=1)
     export(model, tokenizer, TrainingRecord(), root / "policy")
     (root / "domain").mkdir()
+    write_name(root / "domain", "bytes_domain:Bytes")
     rows = [
         {
             "id": f"{split}-{i}",

@@ -22,7 +22,6 @@ NEVER = PlateauParams(evaluate_every=2, prompts=6, samples=2, patience=50, min_s
 
 def opd_params(plateau: PlateauParams = NEVER, **changes) -> OpdParams:
     return OpdParams(
-        domain="letters_domain:Letters",
         plateau=plateau,
         **{
             "max_steps": 5,

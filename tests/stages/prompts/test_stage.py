@@ -50,7 +50,7 @@ def test_the_dataset_keeps_its_contract_and_the_limits(made: Path) -> None:
 
 
 def test_the_prompts_of_the_dataset_are_those_of_the_domain(made: Path) -> None:
-    domain = open_domain("sql", made / "out/domain")
+    domain = open_domain(made / "out/domain")
     for split in (Split.VALIDATION, Split.TEST_COMPOSITIONS):
         rows = read_prompts(made / "out/prompts", split)
         assert [row.prompt for row in rows] == domain.prompts(split)
@@ -60,7 +60,7 @@ def test_the_prompts_of_the_dataset_are_those_of_the_domain(made: Path) -> None:
 
 def test_the_tokenizer_is_saved_as_it_was_and_loses_no_text(made: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(made / "out/tokenizer")
-    domain = open_domain("sql", made / "out/domain")
+    domain = open_domain(made / "out/domain")
     assert isinstance(domain, DemonstratedDomain)
     assert len(tokenizer) == PromptsParams().vocabulary
     assert tokenizer.pad_token_id != tokenizer.eos_token_id

@@ -28,7 +28,6 @@ def rl_params():
 
     def params(coefficient: float = 0.2, elites_per_step: int = 6, **changes: Any) -> RlParams:
         return RlParams(
-            domain="letters_domain:Letters",
             replay=ReplayParams(coefficient=coefficient, elites_per_step=elites_per_step),
             **{
                 "steps": 4,

@@ -12,7 +12,7 @@ from stages.rl.replay import Replay, ReplayElite, open_replay
 
 @pytest.fixture(scope="module")
 def pool(world):
-    with VerifierPool(world.domain, world.root / "domain", 1, 10.0) as pool:
+    with VerifierPool(world.domain, 1, 10.0) as pool:
         yield pool
 
 

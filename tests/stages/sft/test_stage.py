@@ -22,7 +22,6 @@ from stages.sft.stage import run
 from stages.spec import Runtime
 
 PARAMS = SftParams(
-    domain="letters_domain:Letters",
     steps=6,
     rows_per_step=4,  # three steps are an epoch of the twelve prompts
     optimizer=OptimizerParams(learning_rate=1e-2, warmup_steps=0),
@@ -158,6 +157,6 @@ def test_a_gradient_that_is_not_finite_ends_the_stage(world, base, tmp_path):
 
 
 def test_a_domain_without_references_is_refused(world, base, tmp_path):
-    params = PARAMS.model_copy(update={"domain": "letters_domain:Mute"})
-    with pytest.raises(UsageError, match="no reference"):
-        run(world.attempt(tmp_path, params, policy=base).context())
+    mute = world.domain_of("mute-sft", "letters_domain:Mute")
+    with pytest.raises(UsageError, match="'letters_domain:Mute' has no reference"):
+        run(world.attempt(tmp_path, PARAMS, policy=base, domain=mute).context())
