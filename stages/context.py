@@ -53,6 +53,7 @@ class StageContext(Generic[P]):
     def __init__(self, spec: StageSpec, params: P) -> None:
         self.params = params
         self.runtime: Runtime = spec.runtime
+        self.stage = spec.stage
         self.node = spec.node
         self.attempt = spec.attempt
         self.work = spec.work
@@ -84,10 +85,10 @@ class StageContext(Generic[P]):
         return self._out / name
 
     def seed(self, *labels: str | int) -> int:
-        """A 63-bit seed for one purpose, whatever was drawn before and whichever step was resumed from."""
+        """A 63-bit seed for one purpose of this stage, whatever was drawn before or resumed from."""
         if not isinstance(self.params, SeededParams):
             raise TypeError(f"{type(self.params).__name__} has no seed: derive it from SeededParams")
-        text = json.dumps([self.params.seed, *labels])
+        text = json.dumps([self.stage, self.params.seed, *labels])
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
     # steps

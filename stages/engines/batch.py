@@ -21,9 +21,22 @@ class TokenBatch:
     mask_BT: Tensor  # the targets that the loss may see
     rows_B: Tensor
 
+    def to(self, device: torch.device) -> "TokenBatch":
+        return TokenBatch(
+            input_BT=self.input_BT.to(device),
+            target_BT=self.target_BT.to(device),
+            attention_BT=self.attention_BT.to(device),
+            mask_BT=self.mask_BT.to(device),
+            rows_B=self.rows_B.to(device),
+        )
+
     def take(self, values_BT: Tensor) -> Tensor:
-        """This micro-batch's part of per-token values of the whole batch."""
-        return values_BT[self.rows_B, : self.mask_BT.shape[1]]
+        """This micro-batch's part of per-token values of the whole batch, on the micro-batch's device."""
+        return self.take_rows(values_BT)[:, : self.mask_BT.shape[1]]
+
+    def take_rows(self, values_B: Tensor) -> Tensor:
+        """This micro-batch's part of values [B, ...] of the whole batch, on the micro-batch's device."""
+        return values_B[self.rows_B.to(values_B.device)].to(self.rows_B.device)
 
     @property
     def target_count(self) -> int:
@@ -88,8 +101,9 @@ def completion_batch(
 
 def align_to_targets(batch: TokenBatch, values: Sequence[Sequence[float]]) -> Tensor:
     """Per-completion-token values [row][token] -> [B, T], in the places of the row's targets, else 0."""
-    aligned_BT = torch.zeros(batch.mask_BT.shape)
-    aligned_BT[batch.mask_BT] = torch.tensor([value for row in values for value in row])
+    device = batch.mask_BT.device
+    aligned_BT = torch.zeros(batch.mask_BT.shape, device=device)
+    aligned_BT[batch.mask_BT] = torch.tensor([value for row in values for value in row], device=device)
     return aligned_BT
 
 

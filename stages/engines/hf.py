@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from stages.engines.device import device
 from stages.engines.params import EngineParams, Sampling
 from stages.engines.protocol import Rollout, StopReason
 from stages.errors import PosttrainError
@@ -24,7 +25,7 @@ class HfEngine:
     """A model of its own; `load_weights` replaces its tensors, and no cache outlives a `generate`."""
 
     def __init__(self, model: Any, batch_rows: int) -> None:
-        self.model = model.eval()
+        self.model = model.to(device()).eval()
         self.batch_rows = batch_rows
         self.weight_version = 0
         self.eos_id: int = model.generation_config.eos_token_id
@@ -41,37 +42,32 @@ class HfEngine:
                 own[name].copy_(tensor)
         self.weight_version = version
 
-    def health(self) -> bool:
-        return bool(all(torch.isfinite(tensor).all() for tensor in self.model.state_dict().values()))
-
     @torch.inference_mode()
     def generate(
         self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling, seed: int
     ) -> list[Rollout]:
         """See RolloutEngine.generate."""
-        rollouts: list[Rollout | None] = [None] * (len(prompt_ids) * n)
+        by_prompt: dict[int, list[Rollout]] = {}
         by_length = sorted(range(len(prompt_ids)), key=lambda index: len(prompt_ids[index]))
         prompts_at_once = max(1, self.batch_rows // n)
         for start in range(0, len(by_length), prompts_at_once):
             part = by_length[start : start + prompts_at_once]
             uniforms_RT = torch.cat([_uniforms(seed, index, n, sampling.max_new_tokens) for index in part])
-            for slot, (ids, logprobs, reason) in enumerate(
-                self._decode([prompt_ids[index] for index in part], n, sampling, uniforms_RT)
-            ):
-                index, sample = part[slot // n], slot % n
-                rollouts[index * n + sample] = Rollout(index, ids, logprobs, reason, self.weight_version)
-        return [rollout for rollout in rollouts if rollout is not None]
+            decoded = self._decode([prompt_ids[index] for index in part], n, sampling, uniforms_RT)
+            for place, index in enumerate(part):
+                by_prompt[index] = [
+                    Rollout(index, ids, logprobs, reason, self.weight_version)
+                    for ids, logprobs, reason in decoded[place * n : (place + 1) * n]
+                ]
+        return [rollout for index in range(len(prompt_ids)) for rollout in by_prompt[index]]
 
     def _decode(
         self, prompts: list[Sequence[int]], n: int, sampling: Sampling, uniforms_RT: Tensor
     ) -> list[tuple[list[int], list[float], StopReason]]:
         """R = len(prompts) * n completions; one prefill a prompt, its cache then repeated n times."""
-        width = max(len(prompt) for prompt in prompts)
-        ids_PT = torch.full((len(prompts), width), self.pad_id)
-        attention_PT = torch.zeros((len(prompts), width), dtype=torch.long)
-        for row, prompt in enumerate(prompts):
-            ids_PT[row, width - len(prompt) :] = torch.tensor(prompt)
-            attention_PT[row, width - len(prompt) :] = 1
+        at = self.model.device
+        ids_PT, attention_PT = (tensor.to(at) for tensor in left_padded(prompts, self.pad_id))
+        uniforms_RT = uniforms_RT.to(at)
         cache = DynamicCache(config=self.model.config)
         positions_PT = (attention_PT.cumsum(1) - 1).clamp(min=0)
         logits_RV = (
@@ -90,11 +86,13 @@ class HfEngine:
         position_R = positions_PT[:, -1].repeat_interleave(n, 0)
 
         rows = len(prompts) * n
-        tokens_RT = torch.full((rows, sampling.max_new_tokens), self.pad_id)
-        logprobs_RT = torch.zeros((rows, sampling.max_new_tokens))
-        length_R = torch.zeros(rows, dtype=torch.long)
-        finished_R = torch.zeros(rows, dtype=torch.bool)
-        live = torch.arange(rows)  # the batch's rows, as indices of R; finished ones leave it now and then
+        tokens_RT = torch.full((rows, sampling.max_new_tokens), self.pad_id, device=at)
+        logprobs_RT = torch.zeros((rows, sampling.max_new_tokens), device=at)
+        length_R = torch.zeros(rows, dtype=torch.long, device=at)
+        finished_R = torch.zeros(rows, dtype=torch.bool, device=at)
+        live = torch.arange(
+            rows, device=at
+        )  # the batch's rows, as indices of R; finished ones leave it now and then
         for step in range(sampling.max_new_tokens):
             token_L, logprob_L = draw(logits_RV, uniforms_RT[live, step], sampling)
             going_L = ~finished_R[live]
@@ -120,17 +118,30 @@ class HfEngine:
                 position_ids=position_R.unsqueeze(1),
                 past_key_values=cache,
             ).logits[:, -1]
+        tokens, logprobs = tokens_RT.tolist(), logprobs_RT.tolist()
         return [
             (
-                tokens_RT[row, :length].tolist(),
-                logprobs_RT[row, :length].tolist(),
-                StopReason.EOS if finished_R[row] else StopReason.LENGTH,
+                tokens[row][:length],
+                logprobs[row][:length],
+                StopReason.EOS if finished else StopReason.LENGTH,
             )
-            for row, length in enumerate(length_R.tolist())
+            for row, (length, finished) in enumerate(zip(length_R.tolist(), finished_R.tolist(), strict=True))
         ]
 
 
+def left_padded(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Token ids [P, T] and their attention mask [P, T], int64, on the CPU."""
+    width = max(len(prompt) for prompt in prompts)
+    ids_PT = torch.full((len(prompts), width), pad_id)
+    attention_PT = torch.zeros((len(prompts), width), dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        ids_PT[row, width - len(prompt) :] = torch.tensor(prompt)
+        attention_PT[row, width - len(prompt) :] = 1
+    return ids_PT, attention_PT
+
+
 def _uniforms(seed: int, prompt_index: int, n: int, length: int) -> Tensor:
+    """[n, length], drawn on the CPU, so that every device samples from the same numbers."""
     generator = torch.Generator().manual_seed((seed * 1_000_003 + prompt_index) % 2**63)
     return torch.rand((n, length), generator=generator, dtype=torch.float64)
 

@@ -9,9 +9,13 @@ from torch import Tensor
 
 from stages.domains.pool import Judgement, VerifierPool
 from stages.domains.prompt_table import PromptRow
+from stages.domains.protocol import Verdict
 from stages.engines.chat import answer_text, prompt_ids
 from stages.engines.params import Sampling
 from stages.engines.protocol import Rollout, RolloutEngine, StopReason
+
+CUT = Judgement(Verdict(reward=0.0), None)
+"""A completion that was cut at max_new_tokens has not answered, whatever its text so far: it is wrong."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,13 @@ def sample_groups(
     prompts = [prompt_ids(tokenizer, row.messages) for row in rows]
     rollouts = engine.generate(prompts, n, sampling, seed)
     texts = [answer_text(tokenizer, rollout.completion_ids) for rollout in rollouts]
-    judgements = pool.judge([rows[rollout.prompt_index].prompt for rollout in rollouts], texts)
+    ended = [place for place, rollout in enumerate(rollouts) if rollout.stop_reason is StopReason.EOS]
+    judgements = [CUT] * len(rollouts)
+    verdicts = pool.judge(
+        [rows[rollouts[place].prompt_index].prompt for place in ended], [texts[place] for place in ended]
+    )
+    for place, judgement in zip(ended, verdicts, strict=True):
+        judgements[place] = judgement
     judged = [
         Judged(rows[rollout.prompt_index], prompts[rollout.prompt_index], place % n, rollout, text, judgement)
         for place, (rollout, text, judgement) in enumerate(zip(rollouts, texts, judgements, strict=True))

@@ -49,8 +49,6 @@ class RolloutEngine(Protocol):
 
     def load_weights(self, tensors: Mapping[str, "Tensor"], version: int) -> None: ...
 
-    def health(self) -> bool: ...
-
 
 MicroBatchLoss = Callable[["Tensor", "TokenBatch"], "Tensor"]
 """(logits_BTV of a micro-batch, the micro-batch) -> its share of the batch's loss, a scalar.

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from stages.engines.batch import TokenBatch
+from stages.engines.device import device
 from stages.engines.params import OptimizerParams, Schedule
 from stages.engines.protocol import MicroBatchLoss
 from stages.errors import PosttrainError
@@ -22,7 +23,8 @@ class TorchTrainer:
     """A model and its moments; `save` and `load` carry both, so a resumed step equals an undisturbed one."""
 
     def __init__(self, model: Any, optimizer: OptimizerParams, total_steps: int, runtime: Runtime) -> None:
-        self.model = model.train()
+        # without dropout: the ratio of a fresh sample is 1, and a resumed step repeats without a generator
+        self.model = model.to(device()).eval()
         self.params = optimizer
         self.micro_batch_rows = runtime.micro_batch_rows
         self.optimizer = torch.optim.AdamW(
@@ -44,7 +46,7 @@ class TorchTrainer:
         """See Trainer.step. Raises PosttrainError, the weights untouched, if the gradient is not finite."""
         self.optimizer.zero_grad(set_to_none=True)
         for batch, loss in terms:
-            for micro in batch.micro_batches(self.micro_batch_rows):
+            for micro in batch.to(self.model.device).micro_batches(self.micro_batch_rows):
                 loss(self.logits(micro), micro).backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.params.clip_norm)
         if not torch.isfinite(norm):

@@ -9,6 +9,7 @@ from stages.promote.measurements import (
     Measurements,
     Metric,
     PairedDifference,
+    Where,
     of_capability,
     of_split,
     paired,
@@ -33,8 +34,6 @@ def judge(before: Measurements, after: Measurements, params: PromoteParams) -> l
         same_prompts(before, after),
         verdicts(after, params),
         gain(before, after, params),
-        reach(before, after, params),
-        width(before, after, params),
         *readings(before, after, params),
         *splits(before, after, params),
         *capabilities(before, after, params),
@@ -87,17 +86,23 @@ def gain(before: Measurements, after: Measurements, params: PromoteParams) -> Ga
     )
 
 
-def reach(before: Measurements, after: Measurements, params: PromoteParams) -> Gate:
+def reach(
+    before: Measurements, after: Measurements, params: PromoteParams, where: Where | None = None
+) -> Gate:
     """pass@k at the largest k: what the model can still find."""
-    return _no_fall("reach", before, after, Metric.PASS, params.reach_tolerance, params)
+    k = _largest_k(before, after)
+    difference = paired(before, after, Metric.PASS, k, where)
+    return _no_fall("reach", f"pass@{k}", difference, params.reach_tolerance, params.sigmas)
 
 
-def width(before: Measurements, after: Measurements, params: PromoteParams) -> Gate:
+def width(
+    before: Measurements, after: Measurements, params: PromoteParams, where: Where | None = None
+) -> Gate:
     """The first signal of collapse: distinct correct strategies fall while pass@1 rises."""
     k = _largest_k(before, after)
-    accuracy = paired(before, after, Metric.PASS, 1)
-    had = before.mean(Metric.DISTINCT, k)
-    difference = paired(before, after, Metric.DISTINCT, k)
+    accuracy = paired(before, after, Metric.PASS, 1, where)
+    had = before.mean(Metric.DISTINCT, k, where)
+    difference = paired(before, after, Metric.DISTINCT, k, where)
     if difference.mean is None or accuracy.mean is None or had is None:
         return _unmeasured("width", f"distinct@{k}")
     tolerance = params.width_tolerance * had
@@ -116,14 +121,22 @@ def width(before: Measurements, after: Measurements, params: PromoteParams) -> G
 def readings(before: Measurements, after: Measurements, params: PromoteParams) -> Iterator[Gate]:
     """both@k at the largest k; no gate where no prompt is ambiguous."""
     if any(before.values(Metric.BOTH, k) for k in before.ks):
-        yield _no_fall("readings", before, after, Metric.BOTH, params.readings_tolerance, params)
+        k = _largest_k(before, after)
+        difference = paired(before, after, Metric.BOTH, k)
+        yield _no_fall("readings", f"both@{k}", difference, params.readings_tolerance, params.sigmas)
 
 
 def splits(before: Measurements, after: Measurements, params: PromoteParams) -> Iterator[Gate]:
-    """pass@1 of each split: known families with new values, and families that no stage trained on."""
+    """Accuracy, reach and width of each split, so that known families cannot pay for unseen ones."""
     for split in before.splits:
-        difference = paired(before, after, Metric.PASS, 1, of_split(split))
-        yield _no_fall_of(f"split {split}", "pass@1", difference, params.capability_tolerance, params.sigmas)
+        where = of_split(split)
+        difference = paired(before, after, Metric.PASS, 1, where)
+        gates = (
+            _no_fall("accuracy", "pass@1", difference, params.capability_tolerance, params.sigmas),
+            reach(before, after, params, where),
+            width(before, after, params, where),
+        )
+        yield from (replace(gate, name=f"{gate.name} {split}") for gate in gates)
 
 
 def capabilities(before: Measurements, after: Measurements, params: PromoteParams) -> Iterator[Gate]:
@@ -140,22 +153,10 @@ def capabilities(before: Measurements, after: Measurements, params: PromoteParam
         noise = spread / math.sqrt(own.prompts) if own.prompts else math.inf
         difference = replace(own, standard_error=max(own.standard_error, noise))
         name = f"capability {capability}"
-        yield _no_fall_of(name, "pass@1", difference, params.capability_tolerance, sigmas)
+        yield _no_fall(name, "pass@1", difference, params.capability_tolerance, sigmas)
 
 
-def _no_fall(
-    name: str,
-    before: Measurements,
-    after: Measurements,
-    metric: Metric,
-    tolerance: float,
-    params: PromoteParams,
-) -> Gate:
-    k = _largest_k(before, after)
-    return _no_fall_of(name, f"{metric}@{k}", paired(before, after, metric, k), tolerance, params.sigmas)
-
-
-def _no_fall_of(name: str, what: str, difference: PairedDifference, tolerance: float, sigmas: float) -> Gate:
+def _no_fall(name: str, what: str, difference: PairedDifference, tolerance: float, sigmas: float) -> Gate:
     if difference.mean is None:
         return _unmeasured(name, what)
     noise = sigmas * difference.standard_error

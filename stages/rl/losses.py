@@ -45,7 +45,7 @@ class GrpoTerm:
         loss_BT = clipped_policy_gradient_BT(
             logprobs_BT,
             old_BT,
-            self.advantages_B[micro.rows_B].unsqueeze(1),
+            micro.take_rows(self.advantages_B).unsqueeze(1),
             self.params.clip_low,
             self.params.clip_high,
         )
@@ -99,7 +99,7 @@ def replay_term(
 
     def loss(logits_BTV: Tensor, micro: TokenBatch) -> Tensor:
         nll_B = replay_nll_B(target_logprobs_BT(logits_BTV, micro), micro.mask_BT)
-        share = (weights_B[micro.rows_B] * nll_B).sum()
+        share = (micro.take_rows(weights_B) * nll_B).sum()
         shares.append(float(share.detach()))
         return coefficient * share
 

@@ -26,6 +26,14 @@ class Replay:
         self.by_prompt = {prompt: elites for prompt, elites in by_prompt.items() if len(elites) > 1}
         self.left_out = len(by_prompt) - len(self.by_prompt)
 
+    def require_width(self) -> None:
+        """Raises GuardError if no prompt has two strategies."""
+        if not self.by_prompt:
+            raise GuardError(
+                "no prompt of the archive has two strategies, so there is no width to replay: sample more "
+                "for the archive, or set rl.replay.coefficient to 0"
+            )
+
     def draw(self, count: int, seed: int) -> list[ReplayElite]:
         """All elites of prompts drawn without return, until there are at least `count`."""
         rng = random.Random(seed)

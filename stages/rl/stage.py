@@ -67,6 +67,8 @@ def run(ctx: StageContext[RlParams]) -> None:
     state = RlState(trainer, engine, PartBuffer(ctx.work / "rollouts", "rollouts/1"))
     with open_pool(ctx) as pool:
         replay = open_replay(ctx.input("archive"), record.base_digest, domain.signature_version, rows, pool)
+        if params.replay.coefficient:
+            replay.require_width()
         if replay.left_out:
             ctx.notice(f"{replay.left_out} archived prompts have a single strategy and are not replayed")
         for step in ctx.steps(params.steps, state):

@@ -14,10 +14,10 @@ DISTINCT_FALL = 0.1  # relative
 
 @dataclass(frozen=True)
 class StepCounts:
-    """Of one step's groups; shares are over what the name says."""
+    """Of one step's groups; shares are over what the name says. None: nothing had a verdict."""
 
-    pass_rate: float  # right among scorable samples
-    distinct_correct: float  # mean over groups of the number of strategies among right samples
+    pass_rate: float | None  # right among scorable samples
+    distinct_correct: float | None  # mean over groups with a verdict of the strategies among right samples
     zero_variance: float  # groups without a gradient
     truncated: float
     unscorable: int
@@ -27,9 +27,10 @@ class StepCounts:
 def count(groups: Sequence[Sequence[Judged]], informative: Sequence[bool]) -> StepCounts:
     samples = [sample for group in groups for sample in group]
     scorable = [sample for sample in samples if sample.scorable]
+    judged = [group for group in groups if any(sample.scorable for sample in group)]
     return StepCounts(
-        pass_rate=sum(sample.correct for sample in scorable) / max(1, len(scorable)),
-        distinct_correct=sum(len(strategies(group)) for group in groups) / len(groups),
+        pass_rate=sum(sample.correct for sample in scorable) / len(scorable) if scorable else None,
+        distinct_correct=sum(len(strategies(group)) for group in judged) / len(judged) if judged else None,
         zero_variance=1 - sum(informative) / len(groups),
         truncated=sum(sample.truncated for sample in samples) / len(samples),
         unscorable=len(samples) - len(scorable),
@@ -43,6 +44,11 @@ def preflight(counts: StepCounts, params: PreflightParams) -> None:
         raise GuardError(
             f"{counts.truncated:.0%} of the first rollouts were cut at max_new_tokens: "
             "raise rl.sampling.max_new_tokens, or the reward stays 0"
+        )
+    if counts.pass_rate is None:
+        raise GuardError(
+            f"none of the first {counts.unscorable} rollouts has a verdict: the verifier fails on all of "
+            "them; see its reasons with `posttrain logs`, or raise runtime.verifier_deadline_s"
         )
     if counts.zero_variance > params.max_zero_variance:
         raise GuardError(
@@ -61,6 +67,8 @@ class WidthAlarm:
 
     def update(self, step: int, counts: StepCounts) -> bool:
         """True while the last window has lost width against the first one and gained reward."""
+        if counts.pass_rate is None or counts.distinct_correct is None:
+            return False
         self.pass_rates.append(counts.pass_rate)
         self.distinct.append(counts.distinct_correct)
         if len(self.distinct) < 2 * WINDOW:

@@ -36,7 +36,7 @@ LIMITS = {
 }
 
 MAX_RESULT_BYTES = 16_000_000
-"""Text and blobs of one result: a query must not be able to kill its worker, which would make it unscorable."""
+"""Text and blobs of one result: a query that kills its worker would be unscorable instead of wrong."""
 
 NOT_OURS = re.compile(
     r"(sqlite|pragma|json|fts|rtree|dbstat|bytecode|tables_used|generate_series)", re.IGNORECASE

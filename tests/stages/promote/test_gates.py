@@ -54,8 +54,8 @@ def test_a_better_and_still_wide_model_passes_every_gate():
     found = gates(evaluation(BASE, both=[0.5] * 4), evaluation(BETTER, both=[0.6] * 4))
     assert [gate.name for gate in found.values() if not gate.holds] == []
     assert set(found) == {
-        "same prompts", "verdicts", "gain", "reach", "width", "readings", "split test-values",
-        "capability count",
+        "same prompts", "verdicts", "gain", "readings", "accuracy test-values", "reach test-values",
+        "width test-values", "capability count",
     }  # fmt: skip
 
 
@@ -112,14 +112,14 @@ def test_noise_in_many_capabilities_blocks_none_of_them():
 def test_distinct_falling_while_accuracy_rises_blocks():
     base = evaluation(BASE, distinct=[4.0, 3.9, 4.1, 4.0])
     narrow = evaluation(BETTER, distinct=[1.0, 1.1, 0.9, 1.0])
-    gate = gates(base, narrow)["width"]
+    gate = gates(base, narrow)["width test-values"]
     assert not gate.holds
     assert gate.observed == pytest.approx(-3.0)
     assert gate.limit == pytest.approx(-0.4)
     # the same fall with falling accuracy is another gate's matter, and a fall of a twentieth is tolerated
     worse = gates(base, evaluation(prompts(0.3, 0.3, 0.3, 0.3), distinct=[1.0, 1.1, 0.9, 1.0]))
-    assert worse["width"].holds and not worse["gain"].holds
-    assert gates(base, evaluation(BETTER, distinct=[3.8, 3.7, 3.9, 3.8]))["width"].holds
+    assert worse["width test-values"].holds and not worse["gain"].holds
+    assert gates(base, evaluation(BETTER, distinct=[3.8, 3.7, 3.9, 3.8]))["width test-values"].holds
 
 
 def test_gain_must_exceed_the_minimum_and_noise():
@@ -137,8 +137,17 @@ def test_reach_and_readings_may_not_fall():
     base = evaluation(prompts(0.4, 0.4, 0.4), both=[0.9, 0.8, 0.85])
     after = evaluation(prompts(0.04, 0.05, 0.04), both=[0.1, 0.1, 0.1])
     found = gates(base, after)
-    assert not found["reach"].holds and not found["readings"].holds
+    assert not found["reach test-values"].holds and not found["readings"].holds
     assert found["readings"].observed == pytest.approx(0.1 - 0.85)
+
+
+def test_a_split_is_not_paid_for_by_another():
+    """Known families gain width while unseen ones lose half of it: the mean over both would hide it."""
+    known, unseen = prompts(*[0.4] * 6), prompts(*[0.4] * 3, capability="new")
+    better = prompts(*[0.6] * 6) | prompts(*[0.5] * 3, capability="new")
+    base = evaluation(known | unseen, distinct=[4.0] * 6 + [4.0, 4.1, 3.9])
+    found = gates(base, evaluation(better, distinct=[6.0] * 6 + [2.0, 2.1, 1.9]))
+    assert found["width test-values"].holds and not found["width test-compositions"].holds
 
 
 def test_many_samples_without_a_verdict_block():

@@ -82,11 +82,11 @@ def test_a_collapsed_model_is_not_promoted_and_the_numbers_say_why(decide):
     failed = {gate["name"]: gate for gate in decision["gates"] if not gate["holds"]}
     assert set(failed) == {
         "gain",
-        "width",
-        "split test-compositions",
+        "width test-values",
+        "accuracy test-compositions",
         "capability unseen",
     }  # the gain of some prompts is not beyond noise
-    assert failed["width"]["observed"] == pytest.approx(-2.0)
+    assert failed["width test-values"]["observed"] == pytest.approx(-2.0)
     assert all(set(gate) == {"name", "holds", "observed", "limit", "sentence"} for gate in decision["gates"])
 
 

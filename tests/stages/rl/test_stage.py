@@ -26,6 +26,7 @@ from stages.rl.params import PreflightParams, RlParams
 from stages.rl.stage import run
 
 REPLAY_ONLY = {"replay_nll", "gradient_norm"}
+WHOLE = Sampling(max_new_tokens=64)  # long enough for every answer to end: a cut one is wrong
 
 
 @pytest.fixture
@@ -132,18 +133,23 @@ def plain_grpo(world, base, params: RlParams, attempt) -> dict[str, torch.Tensor
 
 
 def test_without_replay_it_is_plain_grpo_bit_for_bit(world, base, trained, rl_params, single_elites):
-    """Coefficient 0 with an archive, and any coefficient with an archive that has nothing to replay."""
+    """Coefficient 0, whatever the archive holds."""
     plain = rl_params(coefficient=0.0)
     off, _ = trained("off", plain)
-    empty, notices = trained("empty", rl_params(coefficient=0.5), archive=single_elites)
-    assert empty.has_weights_of(off.out("checkpoint"))
-    assert empty.metrics() == off.metrics()
-    assert rollouts(empty).equals(rollouts(off))
+    narrow, notices = trained("narrow", plain, archive=single_elites)
+    assert narrow.has_weights_of(off.out("checkpoint"))
+    assert narrow.metrics() == off.metrics()
+    assert rollouts(narrow).equals(rollouts(off))
     assert notices == ["5 archived prompts have a single strategy and are not replayed"]
     written_out = plain_grpo(world, base, plain, off)
     for name, tensor in load_file(off.out("checkpoint") / "model.safetensors").items():
         assert torch.equal(tensor, written_out[name]), name
     assert not off.has_weights_of(base)
+
+
+def test_replay_of_an_archive_without_width_is_refused(trained, rl_params, single_elites):
+    with pytest.raises(GuardError, match="no prompt of the archive has two strategies"):
+        trained("narrow", rl_params(coefficient=0.5), archive=single_elites)
 
 
 def test_replay_leaves_rewards_advantages_and_ratios_of_the_step_alone(trained, rl_params):
@@ -210,7 +216,7 @@ def test_a_step_without_any_variance_trains_nothing_and_says_so(
     prompts = world.rules("flat", "everything", "nothing")
     rows = read_prompts(prompts, Split.TRAIN)
     archive = write_archive("for-flat", [(rows[0], "mo")])
-    params = rl_params(steps=3, prompts_per_step=2)
+    params = rl_params(steps=3, prompts_per_step=2, coefficient=0.0, sampling=WHOLE)
     attempt, notices = trained("flat", params, prompts=prompts, archive=archive)
     assert forward_rows == []
     assert attempt.has_weights_of(base)
@@ -259,7 +265,7 @@ def test_preflight_aborts_when_everything_is_truncated(world, base, trained, rl_
 def test_preflight_aborts_when_no_group_has_variance(world, trained, rl_params, write_archive, tmp_path):
     prompts = world.rules("hopeless", "everything", "nothing")
     archive = write_archive("for-hopeless", [(read_prompts(prompts, Split.TRAIN)[0], "mo")])
-    params = rl_params(preflight=PreflightParams())
+    params = rl_params(preflight=PreflightParams(), coefficient=0.0, sampling=WHOLE)
     with pytest.raises(GuardError, match=r"100% of the first groups have no reward variance"):
         trained("hopeless", params, prompts=prompts, archive=archive)
     assert not (tmp_path / "hopeless" / "out").exists()
