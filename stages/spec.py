@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 EVENTS_FD = "POSTTRAIN_EVENTS_FD"
-OWNER_PID = "POSTTRAIN_OWNER_PID"  # the process that started the stage's; unset when a launcher is in between
+OWNER_PID = "POSTTRAIN_OWNER_PID"  # the process that started the stage's
 
 
 class Runtime(BaseModel):
@@ -20,7 +20,6 @@ class Runtime(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     threads: int = Field(2, ge=1, description="torch threads of a stage's process")
-    gpus: int = Field(0, ge=0, description="processes started by torchrun when above 1")
     python: str | None = Field(None, description="interpreter of the stage's process; None is this one")
     save_every_s: float = Field(15.0, gt=0, description="seconds between two step checkpoints")
     micro_batch_rows: int = Field(32, ge=1, description="rows of one forward pass in training")

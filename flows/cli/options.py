@@ -11,7 +11,7 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
-        help="Sizes and runtime: cpu, ci, gpu or cluster. Without it: gpu if CUDA is there, else cpu.",
+        help="Sizes and runtime: cpu, ci or gpu. Without it: gpu if CUDA is there, else cpu.",
     ),
 ]
 RecipeFile = Annotated[

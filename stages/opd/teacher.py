@@ -9,12 +9,14 @@ from transformers import AutoModelForCausalLM
 
 from data_contracts.checkpoint import facts
 from stages.engines.batch import TokenBatch
+from stages.engines.device import device
 from stages.errors import GuardError
 
 
 class Teacher:
     def __init__(self, folder: Path) -> None:
-        self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        self.model = model.to(device()).eval()
         self.calls = 0
 
     @torch.no_grad()

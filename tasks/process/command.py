@@ -12,11 +12,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 def stage_command(spec_file: Path, runtime: Runtime) -> list[str]:
-    python = runtime.python or sys.executable
-    if runtime.gpus > 1:
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={runtime.gpus}"]
-        return [python, *launcher, "-m", "stages", str(spec_file)]
-    return [python, "-m", "stages", str(spec_file)]
+    return [runtime.python or sys.executable, "-m", "stages", str(spec_file)]
 
 
 def stage_environment(stage: str, runtime: Runtime) -> dict[str, str]:
@@ -27,9 +23,7 @@ def stage_environment(stage: str, runtime: Runtime) -> dict[str, str]:
     environment["OMP_WAIT_POLICY"] = "PASSIVE"  # spinning threads starve each other on a busy machine
     environment["TOKENIZERS_PARALLELISM"] = "false"
     environment["PYTHONUNBUFFERED"] = "1"
-    environment.pop(OWNER_PID, None)
-    if runtime.gpus <= 1:
-        environment[OWNER_PID] = str(os.getpid())
+    environment[OWNER_PID] = str(os.getpid())
     roots = dict.fromkeys([str(PROJECT_ROOT), str(import_root(stage))])
     inherited = environment.get("PYTHONPATH", "")
     environment["PYTHONPATH"] = os.pathsep.join([*roots, *([inherited] if inherited else [])])

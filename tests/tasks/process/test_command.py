@@ -19,14 +19,6 @@ def test_one_process_is_the_module_itself_in_the_chosen_interpreter():
     assert stage_command(spec, Runtime(python="/opt/py"))[0] == "/opt/py"
 
 
-def test_several_gpus_are_started_by_torchrun():
-    command = stage_command(Path("spec.json"), Runtime(gpus=4))
-    assert command[1:3] == ["-m", "torch.distributed.run"]
-    assert "--nproc-per-node=4" in command
-    assert command[-3:] == ["-m", "stages", "spec.json"]
-    assert OWNER_PID not in stage_environment("base", Runtime(gpus=4))
-
-
 def test_threads_and_telemetry_are_fixed(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
