@@ -11,10 +11,11 @@ OWNER_PID = "POSTTRAIN_OWNER_PID"  # the process that started the stage's
 
 
 class Runtime(BaseModel):
-    """How a stage runs; never what it computes, so none of it enters the key. Recorded as provenance.
+    """How a stage runs on this machine. It is recorded as provenance and does not enter the key.
 
-    Threads can change the last bits of a float sum, so a half-done stage resumes only under the runtime it
-    began with.
+    It is not without any effect: `threads`, `micro_batch_rows` and `sample_batch_rows` change the last bits
+    of float sums, hence now and then a sampled token, and `verifier_deadline_s` decides which answers have no
+    verdict. So a half-done stage resumes only under the values it began with.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -25,7 +26,9 @@ class Runtime(BaseModel):
     micro_batch_rows: int = Field(32, ge=1, description="rows of one forward pass in training")
     sample_batch_rows: int = Field(512, ge=1, description="rows decoded together")
     verifier_workers: int = Field(1, ge=1)
-    verifier_deadline_s: float = Field(10.0, gt=0, description="wall-clock backstop for one verdict")
+    verifier_deadline_s: float = Field(
+        10.0, gt=0, description="wall-clock backstop for one verdict; past it: unscorable"
+    )
 
 
 class StageSpec(BaseModel):

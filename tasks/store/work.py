@@ -3,7 +3,7 @@
     work/<stage>/<key>/{attempt.json, spec.json, log.txt, metrics.jsonl, steps/, out/, ...}
 
 An attempt resumes only under the runtime that the work began with, since threads and batch sizes can change
-the last bits of a float sum, and it resumes what a forced rerun began only within the run that forced it.
+the last bits of a float sum and the verifier's deadline what is unscorable, and it resumes what a forced rerun began only within the run that forced it.
 """
 
 import os
@@ -18,7 +18,7 @@ from stages.spec import Runtime
 from tasks.store.atomic import write_atomic
 
 # Fields of the runtime that cannot change what is computed, only when or how fast.
-HARMLESS = frozenset({"save_every_s", "verifier_workers", "verifier_deadline_s"})
+HARMLESS = frozenset({"save_every_s", "verifier_workers"})
 
 
 class Attempt(BaseModel):
@@ -128,7 +128,7 @@ class Work:
         changed = [
             what
             for what, before, after in (
-                ("the stage's source", last.source_digest, now.source_digest),
+                ("the sources", last.source_digest, now.source_digest),
                 ("the installed packages", last.environment_digest, now.environment_digest),
             )
             if before != after

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from stages.spec import Runtime
-from tasks.store.work import HARMLESS, Work, runtime_differences
+from tasks.store.work import Work, runtime_differences
 
 RUNTIME = Runtime(threads=1)
 
@@ -37,7 +37,10 @@ def test_attempts_are_counted_and_keep_steps_but_not_outputs(folder):
     assert work.notices == []
 
 
-@pytest.mark.parametrize("field", sorted(set(Runtime.model_fields) - HARMLESS))
+MAY_CHANGE_RESULTS = ["threads", "python", "micro_batch_rows", "sample_batch_rows", "verifier_deadline_s"]
+
+
+@pytest.mark.parametrize("field", MAY_CHANGE_RESULTS)
 def test_a_field_that_may_change_results_starts_over(folder, field):
     work, _ = begin(folder)
     save(work, 3)
@@ -49,10 +52,16 @@ def test_a_field_that_may_change_results_starts_over(folder, field):
     assert f"({field} {getattr(RUNTIME, field)} -> {other})" in notice
 
 
+def test_every_field_is_judged():
+    assert {*MAY_CHANGE_RESULTS, "save_every_s", "verifier_workers"} == set(Runtime.model_fields)
+
+
 def test_a_field_that_changes_no_result_does_not():
-    other = Runtime(threads=1, save_every_s=1, verifier_workers=4, verifier_deadline_s=1)
+    other = Runtime(threads=1, save_every_s=1, verifier_workers=4)
     assert runtime_differences(RUNTIME, other) == ""
-    assert runtime_differences(RUNTIME, Runtime(threads=3, gpus=1)) == "threads 1 -> 3, gpus 0 -> 1"
+    assert runtime_differences(RUNTIME, Runtime(threads=3, micro_batch_rows=8)) == (
+        "threads 1 -> 3, micro_batch_rows 32 -> 8"
+    )
 
 
 def test_a_forced_rerun_starts_over_but_goes_on_within_its_run(folder):
@@ -75,7 +84,7 @@ def test_resuming_under_changed_sources_is_told(folder):
     save(work, 1)
     work, _ = begin(folder, source_digest="c", environment_digest="y")
     (notice,) = work.notices
-    assert "the stage's source changed since its attempt 2" in notice
+    assert "the sources changed since its attempt 2" in notice
     assert "installed packages" not in notice
 
 
