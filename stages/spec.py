@@ -27,7 +27,7 @@ class Runtime(BaseModel):
     sample_batch_rows: int = Field(512, ge=1, description="rows decoded together")
     verifier_workers: int = Field(1, ge=1)
     verifier_deadline_s: float = Field(
-        10.0, gt=0, description="wall-clock backstop for one verdict; past it: unscorable"
+        10.0, gt=0, description="wall-clock backstop for one verdict"
     )
 
 

@@ -3,7 +3,8 @@
     work/<stage>/<key>/{attempt.json, spec.json, log.txt, metrics.jsonl, steps/, out/, ...}
 
 An attempt resumes only under the runtime that the work began with, since threads and batch sizes can change
-the last bits of a float sum and the verifier's deadline what is unscorable, and it resumes what a forced rerun began only within the run that forced it.
+the last bits of a float sum and the verifier's deadline what is unscorable. What a forced rerun began is
+resumed only within the run that forced it.
 """
 
 import os
