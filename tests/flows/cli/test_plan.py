@@ -92,9 +92,11 @@ def test_from_and_force_change_the_plan(posttrain, finished):
         (("resume",), "posttrain resume RUN"),
         (("data", "check", "/nowhere", "--contract", "rollouts/1"), "is not a folder"),
         (("lineage", "audit", "sha256:0123456789"), "nothing in this store has the digest"),
+        (("sample", "one", "how many?"), "one is toy_stages.counter/sum, which is not a checkpoint"),
+        (("evaluate", "nothing-like-it"), "'nothing-like-it' is no digest, folder or run here"),
     ],
 )
-def test_a_wrong_request_is_told_in_one_sentence_with_code_2(posttrain, arguments, told):
+def test_a_wrong_request_is_told_in_one_sentence_with_code_2(posttrain, finished, arguments, told):
     out, err = posttrain(*arguments, expect=2)
     assert told in err
     assert out == ""

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from flows.cli.progress import Bars, Lines, Pace
 from flows.cli.results import cell, columns_of, verdict_lines
+from flows.cli.sample import returned, verdict
 from flows.cli.words import rate, seconds, short
 from stages.spec import Event, EventKind
 from tasks.runs import NodeRecord, NodeState
@@ -112,3 +113,22 @@ def test_a_refused_promotion_tells_each_broken_gate():
     ]
     assert verdict_lines({"promoted": True, "gates": gates[:1]}) == ["promoted: all 1 gates hold"]
     assert verdict_lines(None) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"reward": 1.0, "unscorable": None, "reading": "a", "stop_reason": "eos"}, "correct (a)"),
+        ({"reward": 0.0, "unscorable": None, "reading": None, "stop_reason": "eos"}, "wrong"),
+        ({"reward": 0.0, "unscorable": None, "reading": None, "stop_reason": "length"}, "wrong (cut off)"),
+        ({"reward": None, "unscorable": "wall_clock"}, "unscorable (wall_clock)"),
+        ({"reward": None, "unscorable": None}, ""),
+    ],
+)
+def test_a_verdict_is_never_guessed(answer, told):
+    assert verdict(answer) == told
+
+
+def test_rows_or_the_reason_for_none():
+    assert returned({"refused": "", "rows": [[1, "a"], [None, 2.5]]}) == ["1, a", "None, 2.5"]
+    assert returned({"refused": "vm_steps", "rows": []}) == ["no result: vm_steps"]
