@@ -55,7 +55,7 @@ def prompts_of(home: Home, model: Ref | None) -> Manifest:
 
 
 def ask(home: Home, target: str, text: str, n: int, temperature: float, seed: int) -> dict[str, Any]:
-    """The answer of `stages.engines.ask` as JSON. Raises AskFailed with what the process said."""
+    """The answer of `stages.sampling.ask` as JSON. Raises AskFailed with what the process said."""
     folder, ref = checkpoint_folder(home, target)
     prompts = prompts_of(home, ref)
     store, outputs = Store(home), prompts.refs()
@@ -70,7 +70,7 @@ def ask(home: Home, target: str, text: str, n: int, temperature: float, seed: in
         "sampling": {"temperature": temperature},
     }
     asked = subprocess.run(
-        [*_python(runtime), "-m", "stages.engines.ask"],
+        [*_python(runtime), "-m", "stages.sampling.ask"],
         input=json.dumps(question),
         capture_output=True,
         text=True,

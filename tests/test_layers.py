@@ -56,6 +56,12 @@ def test_a_layer_imports_only_what_is_below_it(layer):
     assert wrong == {}
 
 
+@pytest.mark.parametrize("folder", ["engines", "estimators"])
+def test_engines_and_estimators_know_no_domain(folder):
+    files = list((ROOT / "stages" / folder).rglob("*.py"))
+    assert files and not [file for file in files if "stages.domains" in file.read_text()]
+
+
 def test_flows_tasks_and_parameters_import_without_heavy_packages():
     """In a fresh interpreter that refuses them, every module of both and every params.py imports."""
     params = [name for name in modules("stages") if name.rsplit(".", 1)[-1] == "params"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stages.engines.judged import Judged
+from stages.sampling.judged import Judged
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stages.engines.judged import Judged
 from stages.errors import GuardError
+from stages.sampling.judged import Judged
 
 ENOUGH = 20  # readings that were answered in several ways before the signature is judged
 

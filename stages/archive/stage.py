@@ -24,9 +24,9 @@ from stages.domains.registry import open_domain
 from stages.domains.selection import choose
 from stages.engines.chat import open_tokenizer
 from stages.engines.hf import open_engine
-from stages.engines.judged import Judged, rollout_rows, sample_groups
 from stages.errors import GuardError
 from stages.part_buffer import PartBuffer
+from stages.sampling.judged import Judged, rollout_rows, sample_groups
 
 
 class ArchiveState:

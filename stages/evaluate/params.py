@@ -41,8 +41,10 @@ class EvaluateParams(SeededParams):
             raise ValueError(
                 "prompts must be at least 1 in every split that is measured; leave out the others"
             )
-        if Split.TRAIN in self.prompts:
-            raise ValueError("an evaluation is of held-out prompts: take the split train out of prompts")
+        if seen := {Split.PRETRAIN, Split.TRAIN} & self.prompts.keys():
+            raise ValueError(
+                f"an evaluation is of held-out prompts: take the split {min(seen)} out of prompts"
+            )
         return self
 
 

@@ -18,13 +18,13 @@ from stages.domains.protocol import Split
 from stages.domains.selection import choose
 from stages.engines.chat import open_tokenizer
 from stages.engines.hf import open_engine
-from stages.engines.judged import rollout_rows, sample_groups
 from stages.engines.protocol import StopReason
 from stages.errors import GuardError
 from stages.evaluate.params import EvaluateParams
 from stages.evaluate.summary import OVERALL, summarise
 from stages.evaluate.tally import Tally, evaluation_rows, tally
 from stages.part_buffer import PartBuffer
+from stages.sampling.judged import rollout_rows, sample_groups
 
 
 class EvaluateState:
@@ -96,7 +96,7 @@ def write(ctx: StageContext[EvaluateParams], state: EvaluateState) -> None:
             "no sample of any prompt has a verdict: see the reasons in the notices and in the log"
         )
     all_prompts = read(ctx.input("prompts"), "prompts/1", columns=["capability", "split"]).to_pylist()
-    trained = {row["capability"] for row in all_prompts if row["split"] == Split.TRAIN}
+    trained = {row["capability"] for row in all_prompts if row["split"] in (Split.PRETRAIN, Split.TRAIN)}
     summary = summarise(state.tallies, rows, trained)
     overall = summary["scopes"][OVERALL]
     if overall["unscorable"]:

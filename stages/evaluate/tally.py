@@ -11,7 +11,7 @@ from stages.errors import GuardError
 from stages.estimators.coverage import both_at_k, distinct_at_k, pass_at_k
 
 if TYPE_CHECKING:
-    from stages.engines.judged import Judged
+    from stages.sampling.judged import Judged
 
 UNSIGNED = ""  # correct samples whose strategy could not be told; together they count as one strategy
 

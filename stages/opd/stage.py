@@ -19,7 +19,6 @@ from stages.engines.batch import align_to_targets, completion_batch
 from stages.engines.chat import open_tokenizer, prompt_ids
 from stages.engines.checkpoint import export
 from stages.engines.hf import open_engine
-from stages.engines.judged import sample_groups
 from stages.engines.torch_trainer import TorchTrainer, open_trainer
 from stages.errors import GuardError
 from stages.estimators.plateau import Decision, Plateau, PlateauDetector
@@ -27,6 +26,7 @@ from stages.opd.loss import DistillationTerm
 from stages.opd.params import OpdParams
 from stages.opd.teacher import Teacher, require_same_tokenizer
 from stages.opd.validation import Validation, score
+from stages.sampling.judged import sample_groups
 
 
 class OpdState:

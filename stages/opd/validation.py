@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from stages.engines.judged import Judged
 from stages.errors import GuardError
+from stages.sampling.judged import Judged
 
 
 @dataclass(frozen=True)

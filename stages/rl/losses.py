@@ -8,7 +8,6 @@ from torch import Tensor
 
 from stages.engines.agreement import Agreement
 from stages.engines.batch import TokenBatch, align_to_targets, completion_batch, target_logprobs_BT
-from stages.engines.judged import Judged
 from stages.engines.protocol import MicroBatchLoss
 from stages.estimators.advantages import GroupAdvantages
 from stages.estimators.entropy import entropy_BT
@@ -22,6 +21,7 @@ from stages.estimators.losses import (
 from stages.estimators.replay import elite_weights, replay_nll_B
 from stages.rl.params import RlParams
 from stages.rl.replay import ReplayElite
+from stages.sampling.judged import Judged
 
 
 @dataclass

@@ -19,7 +19,6 @@ from stages.engines.batch import TokenBatch
 from stages.engines.chat import open_tokenizer
 from stages.engines.checkpoint import export
 from stages.engines.hf import open_engine
-from stages.engines.judged import rewards_PG, rollout_rows, sample_groups
 from stages.engines.protocol import MicroBatchLoss, RolloutEngine
 from stages.engines.torch_trainer import TorchTrainer, open_trainer
 from stages.estimators.advantages import group_relative
@@ -28,6 +27,7 @@ from stages.rl.losses import GrpoTerm, grpo_term, replay_term
 from stages.rl.params import RlParams
 from stages.rl.replay import open_replay
 from stages.rl.vigilance import WidthAlarm, count, preflight
+from stages.sampling.judged import rewards_PG, rollout_rows, sample_groups
 
 KEPT_ROLLOUT_STEPS = 8  # of the last steps, for reading and for audits
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stages.engines.judged import Judged, strategies
 from stages.errors import GuardError
 from stages.rl.params import PreflightParams
+from stages.sampling.judged import Judged, strategies
 
 WINDOW = 10  # steps that are averaged
 REWARD_RISE = 0.05

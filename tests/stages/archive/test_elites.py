@@ -11,8 +11,8 @@ from stages.archive.stage import keep_best
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split
-from stages.engines.judged import Judged
 from stages.engines.protocol import Rollout, StopReason
+from stages.sampling.judged import Judged
 
 PROMPT = Prompt(
     "p", "letters", "c", "say mo", {"value": "mo", "ambiguous": True, "rule": ""}, Split.TRAIN, "open"

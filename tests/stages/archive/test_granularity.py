@@ -6,9 +6,9 @@ from stages.archive.granularity import Granularity
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split, Verdict
-from stages.engines.judged import Judged
 from stages.engines.protocol import Rollout, StopReason
 from stages.errors import GuardError
+from stages.sampling.judged import Judged
 
 ROW = PromptRow(Prompt("p", "toy", "family", "question", {}, Split.TRAIN, "open"), [], "", 1)
 

@@ -11,11 +11,11 @@ from data_contracts.registry import contract
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split, Unscorable, Verdict
-from stages.engines.judged import Judged
 from stages.engines.protocol import Rollout, StopReason
 from stages.errors import GuardError
 from stages.evaluate.summary import spread, summarise
 from stages.evaluate.tally import evaluation_rows, tally
+from stages.sampling.judged import Judged
 
 WRONG = Judgement(Verdict(reward=0.0), None)
 LOST = Judgement(Verdict(unscorable=Unscorable.WALL_CLOCK), None)

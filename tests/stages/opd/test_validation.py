@@ -7,10 +7,10 @@ import pytest
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split, Unscorable, Verdict
-from stages.engines.judged import Judged
 from stages.engines.protocol import Rollout, StopReason
 from stages.errors import GuardError
 from stages.opd.validation import score
+from stages.sampling.judged import Judged
 
 ROW = PromptRow(Prompt("p", "letters", "c", "say mo", {}, Split.VALIDATION, "open"), [], "", 1)
 RIGHT, WRONG, NONE = Verdict(reward=1.0), Verdict(reward=0.0), Verdict(unscorable=Unscorable.WALL_CLOCK)

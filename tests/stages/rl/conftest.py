@@ -14,9 +14,9 @@ from stages.domains.prompt_table import PromptRow, read_prompts
 from stages.domains.protocol import Split
 from stages.engines.chat import answer_ids, answer_text, prompt_ids
 from stages.engines.hf import open_engine
-from stages.engines.judged import Judged
 from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule
 from stages.rl.params import PreflightParams, ReplayParams, RlParams
+from stages.sampling.judged import Judged
 from stages.spec import Runtime
 
 LETTERS = Letters(Path())

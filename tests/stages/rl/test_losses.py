@@ -8,12 +8,12 @@ import torch
 from stages.domains.pool import Judgement
 from stages.domains.protocol import Unscorable, Verdict
 from stages.engines.batch import TokenBatch
-from stages.engines.judged import rewards_PG
 from stages.engines.params import OptimizerParams, Sampling
 from stages.engines.torch_trainer import TorchTrainer, open_trainer
 from stages.estimators.advantages import group_relative
 from stages.rl.losses import grpo_term, replay_term
 from stages.rl.replay import ReplayElite
+from stages.sampling.judged import rewards_PG
 from stages.spec import Runtime
 
 SAMPLING = Sampling(max_new_tokens=8)

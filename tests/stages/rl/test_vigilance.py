@@ -5,12 +5,12 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from stages.engines.judged import rewards_PG
 from stages.engines.params import Sampling
 from stages.errors import GuardError
 from stages.estimators.advantages import group_relative
 from stages.rl.params import PreflightParams
 from stages.rl.vigilance import WINDOW, StepCounts, WidthAlarm, count, preflight
+from stages.sampling.judged import rewards_PG
 
 FINE = StepCounts(0.4, 2.0, zero_variance=0.2, truncated=0.1, unscorable=0, mean_length=9.0)
 LIMITS = PreflightParams(max_truncated=0.9, max_zero_variance=0.98)

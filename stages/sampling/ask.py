@@ -1,4 +1,4 @@
-"""`python -m stages.engines.ask`: sample a checkpoint on one question; JSON on stdin, JSON on stdout.
+"""`python -m stages.sampling.ask`: sample a checkpoint on one question; JSON on stdin, JSON on stdout.
 
 A process of its own, because the command line that asks does not import torch. A question that is a prompt of
 the domain gets verdicts; any other is put into the messages that the domain's prompts have.

@@ -1,0 +1,1 @@
+"""Samples of a domain's prompts with their verdicts: where engines and domains meet."""
