@@ -5,9 +5,10 @@ behaviour changes: it is the code's part of the key under which results are stor
 """
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -47,10 +48,26 @@ FILES = Artefact(Kind.FILES)
 
 
 @dataclass(frozen=True)
+class ForeignCode:
+    """Code that decides a result and has a version of its own, such as a domain's verifier.
+
+    `versions` enter the key; `modules` are watched, so that a plan can warn of a change without a version.
+    """
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+
+
+def no_foreign_code(params: StageParams) -> ForeignCode:
+    return ForeignCode()
+
+
+@dataclass(frozen=True)
 class Declaration:
     """A stage as `tasks` sees it; `stages.<name>.stage.run` does the work.
 
-    A flow gives every one of `inputs`, but may leave out those in `optional`.
+    A flow gives every one of `inputs`, but may leave out those in `optional`. `foreign_code` names the code
+    from outside of the stage that these parameters bring in.
     """
 
     name: str
@@ -59,6 +76,7 @@ class Declaration:
     inputs: Mapping[str, Artefact]
     outputs: Mapping[str, Artefact]
     optional: frozenset[str] = frozenset()
+    foreign_code: Callable[[Any], ForeignCode] = no_foreign_code
 
 
 def stage_package(stage: str) -> str:

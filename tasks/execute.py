@@ -181,6 +181,7 @@ def _manifest(
     return Manifest(
         stage=request.stage,
         version=request.declaration.version,
+        code=dict(request.declaration.foreign_code(request.params).versions),
         key=request.key,
         params=params_of(request.params),
         inputs={

@@ -180,6 +180,10 @@ def changes(before: Manifest, request: Request) -> list[str]:
     found = []
     if before.version != request.declaration.version:
         found.append(f"version {before.version} -> {request.declaration.version}")
+    code = request.declaration.foreign_code(request.params).versions
+    for name in sorted(before.code.keys() | code.keys()):
+        if before.code.get(name) != code.get(name):
+            found.append(f"{name} version {before.code.get(name, 'unset')} -> {code.get(name, 'unset')}")
     old, new = _leaves(before.params), _leaves(params_of(request.params))
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name) or (name in old) != (name in new):
@@ -220,11 +224,12 @@ def _share(steps: Any, of: Any) -> float:
 
 
 def _stale_source(request: Request, found: Manifest) -> str:
-    """A warning when the stage's source is no longer that which made this result."""
-    now = request.provenance.source_digest
-    if not found.provenance.source_digest or found.provenance.source_digest == now:
+    """A warning when what the stage runs from is no longer that which made this result."""
+    then, now = found.provenance.sources, request.provenance.sources
+    changed = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
+    if not then or not changed:
         return ""
     return (
-        f"the source of stage {request.stage} changed since this result was made, its version is still "
-        f"{found.version}: bump it, or use --force {request.node}, if results change"
+        f"{', '.join(changed)} changed since this result was made, under the same version: "
+        "bump the version, or use --force, if results change"
     )

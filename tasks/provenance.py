@@ -5,13 +5,17 @@ import importlib.metadata
 import platform
 import socket
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from tasks.source import PROJECT_ROOT, stage_folder
+from stages.declaration import stage_package
+from tasks.source import PROJECT_ROOT, module_file, stage_folder
 
 GIT_TIMEOUT_S = 10
-SOURCE_SUFFIXES = {".py", ".json", ".yaml", ".jinja", ".txt"}
+SOURCE_SUFFIXES = {".py", ".json", ".yaml", ".jinja", ".txt", ".arrow"}
+SHARED = ("stages/domains", "stages/engines", "stages/estimators", "stages/sampling", "data_contracts")
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,32 @@ def environment_digest() -> str:
 
 
 @cache
-def source_digest(stage: str) -> str:
-    """Of the sources in the stage's own folder, by path and content. Empty for a stage that has no folder."""
-    folder = stage_folder(stage)
-    if folder is None:
-        return ""
+def sources(stage: str, modules: tuple[str, ...] = ()) -> dict[str, str]:
+    """Digests of the folders of ours that a stage can import, and of `modules`, by name.
+
+    A module stands for its package, one outside of any package for its file.
+    """
+    roots = {"stages": _digest(PROJECT_ROOT / "stages", "*")}
+    roots |= {name: _digest(PROJECT_ROOT / name) for name in SHARED}
+    if (folder := stage_folder(stage)) is not None:
+        roots[stage_package(stage).replace(".", "/")] = _digest(folder)
+    for module in modules:
+        file = module_file(module)
+        if file is not None:
+            in_package = (file.parent / "__init__.py").exists()
+            roots[module] = _digest(file.parent) if in_package else _digest(file.parent, file.name)
+    return roots
+
+
+def combined(digests: Mapping[str, str]) -> str:
+    """One digest for several."""
+    return _sha256("\n".join(f"{name} {digest}" for name, digest in sorted(digests.items())).encode())
+
+
+def _digest(folder: Path, pattern: str = "**/*") -> str:
+    """Of the sources in a folder, by path and content."""
     found = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
+    for path in sorted(folder.glob(pattern)):
         if path.is_file() and path.suffix in SOURCE_SUFFIXES:
             content = path.read_bytes()
             found.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from stages.declaration import StageParams, declaration_of
+from stages.declaration import Declaration, StageParams, declaration_of
 from stages.errors import UsageError
 from stages.spec import Runtime
 from tasks import provenance
@@ -116,7 +116,7 @@ class Session(ABC):
             params=params,
             inputs=inputs,
             runtime=self.runtime,
-            provenance=self._provenance(node, declared.name),
+            provenance=self._provenance(node, declared, params),
             forced=self.selection.forces(node, upstream),
         )
         outputs = self.answer(request)
@@ -142,8 +142,9 @@ class Session(ABC):
         finally:
             _current.reset(token)
 
-    def _provenance(self, node: str, stage: str) -> Provenance:
+    def _provenance(self, node: str, declared: Declaration, params: StageParams) -> Provenance:
         git = provenance.git()
+        sources = provenance.sources(declared.name, declared.foreign_code(params).modules)
         return Provenance(
             run_id=self.run_id,
             node=node,
@@ -152,7 +153,8 @@ class Session(ABC):
             recipe_digest=self._recipe_digest,
             git_commit=git.commit,
             git_dirty=git.dirty,
-            source_digest=provenance.source_digest(stage),
+            source_digest=provenance.combined(sources),
+            sources=sources,
             environment_digest=provenance.environment_digest(),
             host=provenance.host(),
             python=provenance.python(),

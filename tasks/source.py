@@ -17,6 +17,12 @@ def stage_folder(stage: str) -> Path | None:
     return Path(next(iter(spec.submodule_search_locations))).resolve()
 
 
+def module_file(module: str) -> Path | None:
+    """The source file of a module that can be imported."""
+    spec = importlib.util.find_spec(module)
+    return Path(spec.origin).resolve() if spec is not None and spec.origin else None
+
+
 def import_root(stage: str) -> Path:
     """The folder that must be on the import path for the stage's package to be found."""
     folder = stage_folder(stage)

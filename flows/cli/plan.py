@@ -52,9 +52,9 @@ def plan(
         )
         return
     out().print(_table(lines))
-    for line in lines:
-        if line.warning:
-            out().print(f"warning: {line.node}: {line.warning}", style="yellow", markup=False)
+    for warning in dict.fromkeys(line.warning for line in lines if line.warning):
+        nodes = ", ".join(line.node for line in lines if line.warning == warning)
+        out().print(f"warning: {nodes}: {warning}", style="yellow", markup=False)
     out().print(f"\nprofile {loaded.profile}; not the default:" if loaded.settings() else "")
     for setting in loaded.settings():
         out().print(f"  {setting.key} = {setting.value}   ({setting.source})", markup=False)

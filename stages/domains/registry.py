@@ -20,7 +20,7 @@ BUILT_IN = {"sql": "stages.domains.sql.domain:SqlDomain"}
 
 def open_domain(folder: Path) -> Domain:
     """The domain that a folder is of. Raises UsageError for one without a name, and as `build_domain`."""
-    domain: Domain = _class(domain_name(folder))(folder)
+    domain: Domain = domain_class(domain_name(folder))(folder)
     return domain
 
 
@@ -36,8 +36,9 @@ def domain_name(folder: Path) -> str:
     return str(name)
 
 
-def write_name(folder: Path, name: str) -> None:
-    (folder / NAME_FILE).write_text(json.dumps({"name": name}) + "\n", encoding="utf-8")
+def write_name(folder: Path, name: str, **versions: str | int) -> None:
+    """With the versions in it, another one changes the folder's digest and so the key of all that reads it."""
+    (folder / NAME_FILE).write_text(json.dumps({"name": name, **versions}) + "\n", encoding="utf-8")
 
 
 def build_domain(name: str, folder: Path, sql: "SqlParams") -> None:
@@ -45,15 +46,15 @@ def build_domain(name: str, folder: Path, sql: "SqlParams") -> None:
 
     Raises UsageError if the name is neither built in nor an importable `package.module:Class`.
     """
-    found = _class(name)
+    found = domain_class(name)
     if name == "sql":
         found.build(folder, sql)
     elif hasattr(found, "build"):
         found.build(folder)
-    write_name(folder, name)
+    write_name(folder, name, version=found.version, signature_version=found.signature_version)
 
 
-def _class(name: str) -> Any:
+def domain_class(name: str) -> Any:
     path = BUILT_IN.get(name, name)
     module_name, separator, class_name = path.partition(":")
     if not separator:

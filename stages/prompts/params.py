@@ -5,8 +5,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from stages.declaration import FILES, Declaration, SeededParams, dataset
+from stages.declaration import FILES, Declaration, ForeignCode, SeededParams, dataset
 from stages.domains.protocol import Split
+from stages.domains.registry import BUILT_IN, domain_class
 from stages.domains.sql.params import SqlParams
 
 
@@ -25,10 +26,18 @@ class PromptsParams(SeededParams):
     """At most so many prompts of a split, spread over its families; a split not named is kept whole."""
 
 
+def code_of_domain(params: PromptsParams) -> ForeignCode:
+    """The domain's versions, and its module if it is a user's. Raises UsageError if there is none."""
+    found = domain_class(params.domain)
+    versions = {"domain": f"{found.name}/{found.version}", "signature": str(found.signature_version)}
+    return ForeignCode(versions, () if params.domain in BUILT_IN else (found.__module__,))
+
+
 STAGE = Declaration(
     name="prompts",
     version=1,
     params=PromptsParams,
+    foreign_code=code_of_domain,
     inputs={},
     outputs={"prompts": dataset("prompts/1"), "domain": FILES, "tokenizer": FILES},
 )

@@ -147,6 +147,7 @@ def _result_json(manifest: Manifest) -> dict[str, Any]:
     return {
         "stage": manifest.stage,
         "version": manifest.version,
+        "code": manifest.code,
         "key": manifest.key,
         "params": manifest.params,
         "inputs": {name: record.model_dump() for name, record in manifest.inputs.items()},

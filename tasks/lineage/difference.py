@@ -6,7 +6,7 @@ from tasks.lineage.ancestry import Ancestry
 from tasks.lineage.entities import flatten
 from tasks.store.manifest import Manifest, Record
 
-COMPARED_PROVENANCE = ("recipe_digest", "git_commit", "source_digest", "environment_digest", "python", "host")
+COMPARED_PROVENANCE = ("recipe_digest", "git_commit", "environment_digest", "python", "host")
 
 
 class FieldDifference(Record):
@@ -93,7 +93,8 @@ def _fields(a: dict[str, Any], b: dict[str, Any]) -> list[FieldDifference]:
 
 def _identity(manifest: Manifest) -> dict[str, Any]:
     params = {f"params.{name}": value for name, value in flatten(dict(manifest.params))}
-    return {"stage": manifest.stage, "version": manifest.version, **params}
+    code = {f"code.{name}": version for name, version in manifest.code.items()}
+    return {"stage": manifest.stage, "version": manifest.version, **code, **params}
 
 
 def _inputs(manifest: Manifest) -> dict[str, Any]:
@@ -106,4 +107,7 @@ def _outputs(manifest: Manifest) -> dict[str, Any]:
 
 
 def _provenance(manifest: Manifest) -> dict[str, Any]:
-    return {f"provenance.{name}": getattr(manifest.provenance, name) for name in COMPARED_PROVENANCE}
+    sources = {f"provenance.source {name}": digest for name, digest in manifest.provenance.sources.items()}
+    return {
+        f"provenance.{name}": getattr(manifest.provenance, name) for name in COMPARED_PROVENANCE
+    } | sources

@@ -1,6 +1,5 @@
 """Re-hash what an ancestry stands on: every file, every logical digest, every key, every hand-over."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from stages.errors import PosttrainError
 from tasks.lineage.ancestry import Ancestry
 from tasks.lineage.mismatch import Mismatch
 from tasks.store.digest import digest as content_digest
-from tasks.store.keys import SCHEMA, canonical
+from tasks.store.keys import key_of
 from tasks.store.manifest import Manifest, OutputRecord, Record
 from tasks.store.objects import MANIFEST, Store, file_records
 
@@ -39,21 +38,10 @@ def rehash(store: Store, ancestry: Ancestry) -> Verified | list[Mismatch]:
     )
 
 
-def recomputed_key(manifest: Manifest) -> str:
-    """The key from what the manifest records, whatever today's code would make of those parameters."""
-    identity = {
-        "schema": SCHEMA,
-        "stage": manifest.stage,
-        "version": manifest.version,
-        "params": manifest.params,
-        "inputs": {name: record.digest for name, record in manifest.inputs.items()},
-    }
-    return hashlib.sha256(canonical(identity)).hexdigest()
-
-
 def _of_result(store: Store, manifest: Manifest) -> Iterator[Mismatch]:
     folder = store.folder(manifest.stage, manifest.key)
-    key = recomputed_key(manifest)
+    inputs = {name: record.digest for name, record in manifest.inputs.items()}
+    key = key_of(manifest.stage, manifest.version, manifest.code, manifest.params, inputs)
     if key != manifest.key:
         problem = f"its parameters, version and inputs give the key {key[:12]}, not {manifest.key[:12]}"
         yield Mismatch(path=str(folder / MANIFEST), problem=problem)

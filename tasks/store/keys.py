@@ -1,7 +1,8 @@
 """Keys: what a stage's result depends on, as one hash.
 
-`key = sha256(canonical {schema, stage, version, params, input digests})`. Digests of the inputs, not their
-keys, so that a rerun which yields equal bytes does not invalidate what follows. The runtime stays outside.
+`key = sha256(canonical {schema, stage, version, code, params, input digests})`; `code` are the versions of
+what the stage runs from outside of it. Digests of the inputs, not their keys, so that a rerun which yields
+equal bytes does not invalidate what follows. The runtime stays outside.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from pydantic import BaseModel
 from stages.declaration import Declaration, StageParams
 from stages.errors import UsageError
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class UnstableValue(UsageError):
@@ -66,11 +67,24 @@ def params_of(params: StageParams) -> dict[str, Any]:
 
 def stage_key(declaration: Declaration, params: StageParams, input_digests: Mapping[str, str]) -> str:
     """64 hex digits that name the result of this stage on these parameters and inputs."""
+    code = declaration.foreign_code(params).versions
+    return key_of(declaration.name, declaration.version, code, params_of(params), input_digests)
+
+
+def key_of(
+    stage: str,
+    version: int,
+    code: Mapping[str, str],
+    params: Mapping[str, Any],
+    input_digests: Mapping[str, str],
+) -> str:
+    """The key from what a manifest records, whatever today's code would make of those parameters."""
     identity = {
         "schema": SCHEMA,
-        "stage": declaration.name,
-        "version": declaration.version,
-        "params": params_of(params),
-        "inputs": dict(input_digests),
+        "stage": stage,
+        "version": version,
+        "code": code,
+        "params": params,
+        "inputs": input_digests,
     }
     return hashlib.sha256(canonical(identity)).hexdigest()

@@ -67,7 +67,8 @@ class Provenance(Record):
     recipe_digest: str = ""
     git_commit: str | None = None
     git_dirty: bool | None = None
-    source_digest: str = ""
+    source_digest: str = ""  # of `sources` together
+    sources: dict[str, str] = Field(default_factory=dict)  # digests of the folders that the stage runs from
     environment_digest: str = ""
     host: str = ""
     python: str = ""
@@ -78,6 +79,7 @@ class Manifest(Record):
     schema_version: int = SCHEMA_VERSION
     stage: str
     version: int
+    code: dict[str, str] = Field(default_factory=dict)  # versions of code from outside the stage
     key: str
     params: dict[str, Any]
     inputs: dict[str, InputRecord]

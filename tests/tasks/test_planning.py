@@ -7,7 +7,10 @@ from toy_stages.counter import params as counter
 from toy_stages.counter.params import CounterParams
 from toy_stages.flow import two_counters
 
+from stages.declaration import ForeignCode
 from stages.errors import UsageError
+from tasks.lineage.ancestry import walk
+from tasks.lineage.verify import rehash
 from tasks.session import stage
 from tasks.store.keys import UnstableValue
 from tasks.store.objects import Store
@@ -75,10 +78,37 @@ def test_a_changed_input_is_named(done):
 def test_a_changed_source_under_the_same_version_is_a_warning(done, monkeypatch):
     from tasks import provenance
 
-    monkeypatch.setattr(provenance, "source_digest", lambda stage: "sha256:other")
+    before = provenance.sources("toy_stages.counter")
+    assert {
+        "toy_stages/counter",
+        "stages",
+        "stages/domains",
+        "stages/engines",
+        "data_contracts",
+    } <= before.keys()
+    now = {**before, "stages/engines": "sha256:other"}
+    monkeypatch.setattr(provenance, "sources", lambda stage, modules=(): now)
     line = done.plan()["one"]
     assert line.action == "reuse"
-    assert "source of stage toy_stages.counter changed" in line.warning and "--force one" in line.warning
+    assert line.warning.startswith("stages/engines changed") and "--force" in line.warning
+
+
+def test_a_new_version_of_foreign_code_is_another_key_and_named(toys, monkeypatch):
+    def uses(version: str):
+        code = ForeignCode({"domain": version})
+        monkeypatch.setattr(counter, "STAGE", replace(counter.STAGE, foreign_code=lambda _: code))
+
+    uses("toy/1")
+    run = toys.go()
+    assert toys.plan()["one"].action == "reuse"
+    assert not isinstance(rehash(Store(toys.home), walk(Store(toys.home), made(toys, run, "two"))), list)
+    uses("toy/2")
+    assert toys.plan()["one"].reason == "domain version toy/1 -> toy/2"
+
+
+def made(toys, run, node):
+    record = run.node(node)
+    return next(iter(Store(toys.home).lookup(record.stage, record.key).refs().values()))
 
 
 def test_a_forced_node_with_equal_bytes_invalidates_nothing_after_it(done):

@@ -12,7 +12,7 @@ from tasks import provenance
 @pytest.fixture(autouse=True)
 def fresh():
     """What is remembered for a process's life is forgotten around each test."""
-    caches = [provenance.git, provenance.environment_digest, provenance.source_digest]
+    caches = [provenance.git, provenance.environment_digest, provenance.sources]
     for cache in caches:
         cache.cache_clear()
     yield
@@ -60,17 +60,34 @@ def test_the_environment_is_every_package_and_version():
     assert digest == f"sha256:{hashlib.sha256(chr(10).join(sorted(lines)).encode()).hexdigest()}"
 
 
-def test_a_source_digest_follows_the_content_of_the_stages_folder(tmp_path, monkeypatch):
+def test_sources_follow_the_content_of_the_stages_folder(tmp_path, monkeypatch):
     stage = tmp_path / "own_stages" / "poem"
     stage.mkdir(parents=True)
     (stage / "__init__.py").write_text("")
     (stage / "stage.py").write_text("a = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    first = provenance.source_digest("own_stages.poem")
+    first = provenance.sources("own_stages.poem")
     (stage / "__pycache__").mkdir()
     (stage / "__pycache__" / "stage.pyc").write_bytes(b"0")
-    provenance.source_digest.cache_clear()
-    assert provenance.source_digest("own_stages.poem") == first
+    provenance.sources.cache_clear()
+    assert provenance.sources("own_stages.poem") == first
     (stage / "stage.py").write_text("a = 2\n")
-    provenance.source_digest.cache_clear()
-    assert provenance.source_digest("own_stages.poem") != first
+    provenance.sources.cache_clear()
+    assert provenance.sources("own_stages.poem") != first
+
+
+def test_sources_are_of_all_that_a_stage_can_import_of_ours(tmp_path, monkeypatch):
+    package = tmp_path / "own_domains"
+    package.mkdir()
+    for name in ("__init__", "poems", "rhymes"):
+        (package / f"{name}.py").write_text("")
+    (tmp_path / "lone.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = provenance.sources("opd", ("own_domains.poems", "lone"))
+    assert {"stages", "stages/opd", "stages/domains", "stages/estimators", "data_contracts"} <= before.keys()
+    (package / "rhymes.py").write_text("a = 1")
+    (tmp_path / "beside.py").write_text("a = 1")
+    provenance.sources.cache_clear()
+    after = provenance.sources("opd", ("own_domains.poems", "lone"))
+    assert {name for name in before if before[name] != after[name]} == {"own_domains.poems"}
+    assert provenance.combined(before) != provenance.combined(after)

@@ -25,7 +25,7 @@ from tasks.lineage.connection import connect
 from tasks.lineage.registry import register
 from tasks.store.digest import digest
 from tasks.store.home import Home
-from tasks.store.keys import SCHEMA, canonical
+from tasks.store.keys import canonical, key_of
 from tasks.store.manifest import InputRecord, Manifest, OutputRecord, Provenance
 from tasks.store.objects import Store, file_records
 
@@ -85,14 +85,8 @@ class Pipeline:
             given[name] = InputRecord(
                 stage=source.stage, key=source.key, output=output, digest=source.outputs[output].digest
             )
-        identity = {
-            "schema": SCHEMA,
-            "stage": stage,
-            "version": 1,
-            "params": params,
-            "inputs": {name: record.digest for name, record in given.items()},
-        }
-        key = hashlib.sha256(canonical(identity)).hexdigest()
+        digests = {name: record.digest for name, record in given.items()}
+        key = key_of(stage, 1, {}, params, digests)
         if (known := self.store.lookup(stage, key)) is not None:
             self.made[node] = known
             self._record(node, known, runs.NodeState.REUSED)

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -45,9 +46,10 @@ def test_a_key_is_the_hash_that_the_rule_says():
     digests = {"before": "sha256:" + "0" * 64}
     text = json.dumps(
         {
+            "code": {},
             "inputs": digests,
             "params": {"modulus": 1000003, "seed": 7, "steps": 4},
-            "schema": 1,
+            "schema": 2,
             "stage": "toy_stages.counter",
             "version": 1,
         },
@@ -97,3 +99,23 @@ def test_a_value_without_a_canonical_form_is_refused(bad):
 def test_a_subclass_of_a_field_keeps_its_own_fields():
     assert params_of(Whole(part=BigPart()))["part"] == {"size": 1, "weight": 2.5}
     assert params_of(Whole())["colours"] == ["red"]
+
+
+@pytest.mark.parametrize("attribute", ["version", "signature_version"])
+def test_the_key_of_prompts_holds_the_versions_of_its_domain(attribute, monkeypatch):
+    from stages.domains.sql.domain import SqlDomain
+    from stages.prompts.params import STAGE, PromptsParams
+
+    before = stage_key(STAGE, PromptsParams(), {})
+    monkeypatch.setattr(SqlDomain, attribute, "another")
+    assert stage_key(STAGE, PromptsParams(), {}) != before
+
+
+def test_a_users_domain_is_watched_and_an_unknown_one_refused(monkeypatch):
+    from stages.errors import UsageError
+    from stages.prompts.params import STAGE, PromptsParams
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "stages" / "letters"))
+    assert STAGE.foreign_code(PromptsParams(domain="letters_domain:Letters")).modules == ("letters_domain",)
+    with pytest.raises(UsageError, match="there is no domain 'sqll'"):
+        stage_key(STAGE, PromptsParams(domain="sqll"), {})
