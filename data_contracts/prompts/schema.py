@@ -6,7 +6,8 @@ import pyarrow as pa
 
 
 class Split(StrEnum):
-    TRAIN = "train"
+    PRETRAIN = "pretrain"  # what a base and a teacher are made from
+    TRAIN = "train"  # what post-training sees, with values that no pre-training saw
     VALIDATION = "validation"  # for OPD's detector and every sweep
     TEST_VALUES = "test-values"  # unseen slot values of families that are trained on
     TEST_COMPOSITIONS = "test-compositions"  # families that no stage trains on

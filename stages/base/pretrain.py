@@ -19,7 +19,7 @@ from stages.engines.torch_trainer import TorchTrainer
 
 
 def pretrain(ctx: StageContext[BaseParams], stage: str) -> None:
-    """Train from random weights and write the checkpoint; only training prompts are seen."""
+    """Train from random weights and write the checkpoint; only the prompts of the split pretrain are seen."""
     params = ctx.params
     tokenizer = open_tokenizer(ctx.input("tokenizer"))
     rows = MixtureRows(ctx, params.mixture, ctx.input("tokenizer"))
@@ -40,7 +40,7 @@ class MixtureRows:
     def __init__(self, ctx: StageContext[BaseParams], mixture: Mixture, tokenizer: Path) -> None:
         self.tokenizer = open_tokenizer(tokenizer)
         self.domain = open_demonstrated(ctx.input("domain"))
-        self.prompts = read_prompts(ctx.input("prompts"), Split.TRAIN)
+        self.prompts = read_prompts(ctx.input("prompts"), Split.PRETRAIN)
         self.mixture = mixture
         self.seed = ctx.seed("mixture")
 

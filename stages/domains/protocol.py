@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypedDict
 
 
 class Split(StrEnum):
-    TRAIN = "train"
+    PRETRAIN = "pretrain"  # what a base and a teacher are made from
+    TRAIN = "train"  # what post-training sees, with values that no pre-training saw
     VALIDATION = "validation"  # unseen values of trained families: OPD's plateau and every sweep
     TEST_VALUES = "test-values"  # unseen values of trained families
     TEST_COMPOSITIONS = "test-compositions"  # families that no stage trains on, made of known parts

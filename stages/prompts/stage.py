@@ -1,7 +1,7 @@
 """Builds the domain's folder, writes its questions as prompts/1, and trains the tokenizer on its text.
 
-The tokenizer sees training questions only, with random slot values, so that a held-out value is cut into
-pieces as any other name is.
+The tokenizer sees the questions of the split pretrain only (of train, where a domain has no pretrain), with
+random slot values, so that a value that is held back is cut into pieces as any other name is.
 """
 
 import json
@@ -28,8 +28,9 @@ def run(ctx: StageContext[PromptsParams]) -> None:
     prompts = [prompt for split in Split for prompt in limited(ctx, domain.prompts(split), split)]
     write_prompts(ctx.output("prompts"), domain, prompts)
     train = [p for p in prompts if p.split is Split.TRAIN]
+    known = [p for p in prompts if p.split is Split.PRETRAIN] or train
     rng = random.Random(ctx.seed("tokenizer"))
-    tokenizer = train_tokenizer(tokenizer_texts(domain, train, params.tokenizer_rows, rng), params.vocabulary)
+    tokenizer = train_tokenizer(tokenizer_texts(domain, known, params.tokenizer_rows, rng), params.vocabulary)
     save_tokenizer(tokenizer, ctx.output("tokenizer"))
     questions = [len(tokenizer(p.text)["input_ids"]) for p in prompts]
     ambiguous = sum(len(domain.readings(p)) > 1 for p in prompts)
@@ -42,7 +43,7 @@ def run(ctx: StageContext[PromptsParams]) -> None:
         question_tokens_max=max(questions),
         vocabulary=len(tokenizer),
         **{f"prompts.{split}": sum(p.split is split for p in prompts) for split in Split},
-        **answer_tokens(domain, train, tokenizer),
+        **answer_tokens(domain, known, tokenizer),
     )
 
 
@@ -74,10 +75,10 @@ def write_prompts(folder: Path, domain: Domain, prompts: Sequence[Prompt]) -> No
         )
 
 
-def tokenizer_texts(domain: Domain, train: Sequence[Prompt], rows: int, rng: random.Random) -> Iterator[str]:
+def tokenizer_texts(domain: Domain, known: Sequence[Prompt], rows: int, rng: random.Random) -> Iterator[str]:
     """Questions, each with one answer per reading where the domain can show answers."""
     for _ in range(rows):
-        prompt = rng.choice(train)
+        prompt = rng.choice(known)
         if not isinstance(domain, DemonstratedDomain):
             yield prompt.text
             continue

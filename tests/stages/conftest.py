@@ -147,7 +147,8 @@ class World:
             "prompts",
             [
                 *(
-                    prompt_row("train", value, ambiguous=place % 3 == 0)
+                    prompt_row(split, value, ambiguous=place % 3 == 0)
+                    for split in ("pretrain", "train")
                     for place, value in enumerate(self.values)
                 ),
                 *(prompt_row("validation", value) for value in NAMES[:6]),

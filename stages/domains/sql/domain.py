@@ -145,7 +145,7 @@ class SqlDomain:
     def _slots(self) -> RandomSlots:
         if self._random_slots is None:
             names = {
-                p.payload["value"] for p in self.prompts(Split.TRAIN) if p.payload["slot"] not in NUMERIC
+                p.payload["value"] for p in self.prompts(Split.PRETRAIN) if p.payload["slot"] not in NUMERIC
             }
             self._random_slots = RandomSlots(sorted(names))
         return self._random_slots

@@ -14,7 +14,7 @@ from stages.domains.sql.sandbox import Refused
 from stages.domains.sql.verifier import Verifier
 
 MOST_COMPOSITIONS = 25
-"""Questions of a held-out family; their values are those of training, so that only the composition is new."""
+"""Questions of a held-out family; their values are those of pre-training: only the composition is new."""
 
 
 def make_prompts(folder: Path, verifier: Verifier) -> list[Prompt]:
@@ -24,7 +24,7 @@ def make_prompts(folder: Path, verifier: Verifier) -> list[Prompt]:
         made = 0
         for value in values[family.slot]:
             split = slots.split_of(value)
-            if family.held_out and (split is not Split.TRAIN or made == MOST_COMPOSITIONS):
+            if family.held_out and (split is not Split.PRETRAIN or made == MOST_COMPOSITIONS):
                 continue
             if is_sound(family, value, verifier):
                 made += 1

@@ -18,7 +18,7 @@ MOST_WORDS, MOST_CHARS = 2, 14
 PLAIN = re.compile(r"[\w./&-]+(?: [\w./&-]+)*")
 # chosen so that a fair share of every slot is held out
 SALT = "values-2467"
-TEST_SHARE, VALIDATION_SHARE = 0.13, 0.1
+TEST_SHARE, VALIDATION_SHARE, PRETRAIN_SHARE = 0.13, 0.1, 0.35
 
 SOURCES: dict[str, tuple[str, int]] = {
     "artist": (
@@ -56,7 +56,9 @@ def split_of(value: str) -> Split:
     rank = _rank(value)
     if rank < TEST_SHARE:
         return Split.TEST_VALUES
-    return Split.VALIDATION if rank < TEST_SHARE + VALIDATION_SHARE else Split.TRAIN
+    if rank < TEST_SHARE + VALIDATION_SHARE:
+        return Split.VALIDATION
+    return Split.PRETRAIN if rank < TEST_SHARE + VALIDATION_SHARE + PRETRAIN_SHARE else Split.TRAIN
 
 
 def real_values(folder: Path) -> dict[str, list[str]]:
@@ -84,20 +86,20 @@ def _usable(value: str) -> bool:
 class RandomSlots:
     """Strings that look like names but are none: they teach a small model to copy instead of to remember."""
 
-    def __init__(self, train_values: Sequence[str]) -> None:
-        words = {word for value in train_values for word in value.split() if word.isalpha() and len(word) > 3}
+    def __init__(self, known_values: Sequence[str]) -> None:
+        words = {word for value in known_values for word in value.split() if word.isalpha() and len(word) > 3}
         self._words = sorted(words)
 
     def text(self, rng: random.Random) -> str:
         while True:
             text = " ".join(self._word(rng) for _ in range(rng.choice((1, 2))))
-            if split_of(text) is Split.TRAIN:  # so it is no held-out value
+            if split_of(text) is Split.PRETRAIN:  # so it is no value that is held back
                 return text
 
     def number(self, rng: random.Random) -> str:
         while True:
             number = str(rng.randint(1, 450))
-            if split_of(number) is Split.TRAIN:
+            if split_of(number) is Split.PRETRAIN:
                 return number
 
     def _word(self, rng: random.Random) -> str:
