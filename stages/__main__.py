@@ -4,52 +4,63 @@ It dies with its owner, stops at a step boundary on SIGTERM (exit 75), and says 
 a traceback goes to the stage's log.
 """
 
-import ctypes
 import importlib
 import os
-import signal
 import sys
 import traceback
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from data_contracts.breach import ContractBreach
 from stages.context import StageContext
 from stages.declaration import declaration, stage_package
-from stages.errors import ExitCode, PosttrainError, StageStopped
+from stages.errors import ExitCode, PosttrainError, StageStopped, UsageError
+from stages.events import Events
+from stages.owner import die_with
 from stages.spec import OWNER_PID, EventKind, StageSpec
 
-PR_SET_PDEATHSIG = 1
-
-
-def die_with_owner() -> None:
-    """SIGKILL this process when its parent ends, however that happens (Linux)."""
-    ctypes.CDLL("libc.so.6", use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    owner = os.environ.get(OWNER_PID)
-    if owner is not None and os.getppid() != int(owner):  # it ended before the request was made
-        sys.exit(ExitCode.FAILED)
+M = TypeVar("M", bound=BaseModel)
 
 
 def main(spec_file: str) -> int:
-    die_with_owner()
-    spec = StageSpec.model_validate_json(Path(spec_file).read_text())
-    stage = declaration(spec.stage)
-    ctx = StageContext(spec, stage.params.model_validate(spec.params))
-    ctx.listen_for_stop()
-    ctx.emit(EventKind.STARTED)
+    die_with(int(os.environ.get(OWNER_PID, os.getppid())))
+    events = Events()
     try:
-        importlib.import_module(f"{stage_package(spec.stage)}.stage").run(ctx)
+        run(Path(spec_file), events)
     except StageStopped as stopped:
         print(stopped, file=sys.stderr)
         return ExitCode.STOPPED
     except (PosttrainError, ContractBreach) as refused:
         traceback.print_exc()
-        ctx.emit(EventKind.FAILED, error=type(refused).__name__, text=str(refused))
+        events.emit(EventKind.FAILED, text=str(refused))
         return refused.exit_code
     except Exception as failed:
         traceback.print_exc()
-        ctx.emit(EventKind.FAILED, error=type(failed).__name__, text=f"{type(failed).__name__}: {failed}")
+        events.emit(EventKind.FAILED, text=f"{type(failed).__name__}: {failed}")
         return ExitCode.FAILED
     return ExitCode.OK
+
+
+def run(spec_file: Path, events: Events) -> None:
+    spec = validated(StageSpec, spec_file.read_text(), spec_file.name)
+    stage = declaration(spec.stage)
+    params = validated(stage.params, spec.params, f"the parameters of {spec.node}")
+    ctx = StageContext(spec, params, events)
+    ctx.listen_for_stop()
+    ctx.emit(EventKind.STARTED)
+    importlib.import_module(f"{stage_package(spec.stage)}.stage").run(ctx)
+
+
+def validated(model: type[M], given: object, what: str) -> M:
+    """`given` is JSON text or values. Raises UsageError, which names each field that is not as it must be."""
+    try:
+        return model.model_validate_json(given) if isinstance(given, str) else model.model_validate(given)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        told = (f"{'.'.join(map(str, one['loc'])) or 'all of it'}: {one['msg']}" for one in found)
+        raise UsageError(f"{what} did not validate: {'; '.join(told)}") from error
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from typing import Generic, Protocol, TypeVar
 
 from stages.declaration import SeededParams, StageParams
 from stages.errors import StageStopped
-from stages.spec import EVENTS_FD, Event, EventKind, Runtime, StageSpec
+from stages.events import Events
+from stages.spec import EventKind, Runtime, StageSpec
 
 P = TypeVar("P", bound=StageParams, covariant=True)
 KEPT_STEPS = 2
@@ -50,7 +51,7 @@ def _discard(folder: Path) -> None:
 
 
 class StageContext(Generic[P]):
-    def __init__(self, spec: StageSpec, params: P) -> None:
+    def __init__(self, spec: StageSpec, params: P, events: Events | None = None) -> None:
         self.params = params
         self.runtime: Runtime = spec.runtime
         self.stage = spec.stage
@@ -59,9 +60,7 @@ class StageContext(Generic[P]):
         self.work = spec.work
         self._inputs = spec.inputs
         self._out = spec.out
-        self._events = (
-            os.fdopen(int(os.environ[EVENTS_FD]), "w", buffering=1) if EVENTS_FD in os.environ else None
-        )
+        self._events = events or Events()
         self._stop_asked = False
         self._saved_at = time.monotonic()
         self._logged_before = self._metrics_file.stat().st_size if self._metrics_file.exists() else 0
@@ -158,14 +157,9 @@ class StageContext(Generic[P]):
         total: int | None = None,
         unit: str | None = None,
         text: str | None = None,
-        error: str | None = None,
         scalars: dict[str, float | int | str | None] | None = None,
     ) -> None:
-        event = Event(
-            kind=kind, step=step, total=total, unit=unit, text=text, error=error, scalars=scalars or {}
-        )
-        if self._events is not None:
-            self._events.write(event.model_dump_json(exclude_defaults=True) + "\n")
+        self._events.emit(kind, step=step, total=total, unit=unit, text=text, scalars=scalars or {})
 
     def notice(self, text: str) -> None:
         """Something that the user should read: a fallback taken, an alarm, a count that surprises."""

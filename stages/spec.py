@@ -52,7 +52,7 @@ class EventKind(StrEnum):
     PROGRESS = "progress"  # step, total, unit
     METRICS = "metrics"  # step and scalars
     NOTICE = "notice"  # text: a fallback, a warning, an alarm
-    FAILED = "failed"  # error, message, breach?
+    FAILED = "failed"  # text: what failed, in one sentence
 
 
 class Event(BaseModel):
@@ -65,5 +65,4 @@ class Event(BaseModel):
     total: int | None = None
     unit: str | None = None
     text: str | None = None
-    error: str | None = None
     scalars: dict[str, float | int | str | None] = Field(default_factory=dict)

@@ -5,7 +5,6 @@ owner knows which item it waits for. It dies with its owner. It limits its own m
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -17,12 +16,12 @@ from typing import Any, BinaryIO
 
 from stages.domains.protocol import Domain, Prompt, Split, Unscorable, Verdict
 from stages.domains.registry import open_domain
+from stages.owner import die_with
 
 LENGTH = struct.Struct(">I")
 MEMORY_BYTES = 4 << 30  # address space: libraries alone map most of a gigabyte
 WRITTEN_BYTES = 1 << 16  # what it says on stderr
 OPEN_FILES = 64
-PR_SET_PDEATHSIG = 1
 
 
 def read_frame(stream: BinaryIO) -> Any:
@@ -37,14 +36,6 @@ def read_frame(stream: BinaryIO) -> Any:
 def frame(message: Any) -> bytes:
     body = json.dumps(message).encode()
     return LENGTH.pack(len(body)) + body
-
-
-def die_with(owner: int) -> None:
-    """SIGKILL when the thread that started this process ends, also if that has happened already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != owner:
-        os._exit(1)
 
 
 def limit_resources() -> None:

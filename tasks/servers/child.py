@@ -1,6 +1,5 @@
 """A server as a process of ours: a free port, its output in a log file, no longer alive than it should be."""
 
-import ctypes
 import os
 import signal
 import socket
@@ -10,16 +9,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from stages.errors import PosttrainError
+from stages.owner import die_with
 
 LOCALHOST = "127.0.0.1"
-PR_SET_PDEATHSIG = 1
 POLL_S = 0.05
 PROBE_S = 3.0
 STOP_S = 10.0
-_libc = ctypes.CDLL("libc.so.6", use_errno=True)  # loaded before any fork
 
 
 class ServerFailed(PosttrainError):
@@ -63,13 +62,6 @@ def start(
     Call it from the main thread: the kernel takes the end of the starting thread for the end of the owner.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    owner = os.getpid()
-
-    def follow_owner() -> None:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != owner:
-            os._exit(1)
-
     with log.open("ab") as output:
         process = subprocess.Popen(
             argv,
@@ -78,7 +70,7 @@ def start(
             stderr=subprocess.STDOUT,
             env=dict(environment),
             start_new_session=True,
-            preexec_fn=None if outlives_us else follow_owner,
+            preexec_fn=None if outlives_us else partial(die_with, os.getpid()),
         )
     return Server(name, url, log, process)
 
