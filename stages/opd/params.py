@@ -14,7 +14,7 @@ class PlateauParams(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     evaluate_every: int = Field(8, ge=1, description="steps between two validations")
-    prompts: int = Field(64, ge=2, description="validation prompts, the same ones each time")
+    prompts: int = Field(128, ge=2, description="validation prompts, the same ones each time")
     samples: int = Field(8, ge=1, description="samples a prompt; the score is their mean reward")
     delta: float = Field(0.01, ge=0)
     patience: int = Field(3, ge=1, description="validations without a gain")

@@ -42,7 +42,7 @@ class RlParams(SeededParams):
     sampling: Sampling = Sampling()
     engine: EngineParams = EngineParams()
     optimizer: OptimizerParams = OptimizerParams(
-        learning_rate=5e-4, warmup_steps=5, schedule=Schedule.CONSTANT
+        learning_rate=2e-4, warmup_steps=5, schedule=Schedule.CONSTANT
     )
 
     @model_validator(mode="after")
