@@ -19,7 +19,7 @@ from tasks.execute import Request, Result, execute
 from tasks.planning import changes, missing_before
 from tasks.process import signals
 from tasks.progress import LogReporter, Reporter
-from tasks.runs import NodeRecord, NodeState, Run, RunRecord, RunState
+from tasks.runs import NodeRecord, NodeState, Run, RunKind, RunRecord, RunState
 from tasks.session import Selection, Session
 from tasks.store.home import Home
 from tasks.store.keys import canonical
@@ -176,6 +176,7 @@ def start(
     flow: str,
     *,
     runtime: Runtime,
+    kind: RunKind = RunKind.FLOW,
     recipe: Mapping[str, Any] | None = None,
     sources: Mapping[str, str] | None = None,
     profile: str | None = None,
@@ -188,6 +189,7 @@ def start(
     record = RunRecord(
         id=runs.new_run_id(flow),
         flow=flow,
+        kind=kind,
         home=str(home.root),
         recipe=dict(recipe or {}),
         sources=dict(sources or {}),

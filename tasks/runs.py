@@ -39,6 +39,12 @@ class RunState(StrEnum):
     CRASHED = "crashed"  # never written, as above
 
 
+class RunKind(StrEnum):
+    FLOW = "flow"  # of a flow in the catalogue: `resume` and `--last` are about these
+    MEASUREMENT = "measurement"  # one `posttrain evaluate`
+    SCRIPT = "script"  # `stage` called outside of any flow
+
+
 class NodeRecord(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -64,6 +70,7 @@ class RunRecord(BaseModel):
 
     id: str
     flow: str
+    kind: RunKind = RunKind.FLOW
     state: RunState = RunState.RUNNING
     home: str
     recipe: dict[str, Any] = Field(default_factory=dict)  # resolved
@@ -194,11 +201,16 @@ def every(home: Home) -> list[Run]:
     return sorted(found, key=lambda run: (run.record().started, run.id))
 
 
+def of_flows(home: Home) -> list[Run]:
+    """The runs of flows, oldest first: measurements and scripts are left out."""
+    return [run for run in every(home) if run.record().kind is RunKind.FLOW]
+
+
 def latest(home: Home) -> Run:
-    """Raises UsageError when nothing has run in this home."""
-    runs = every(home)
+    """The newest run of a flow. Raises UsageError when this home has none."""
+    runs = of_flows(home)
     if not runs:
-        raise UsageError(f"no run in {home.root}; start one with `posttrain run`")
+        raise UsageError(f"no run of a flow in {home.root}; start one with `posttrain run`")
     return runs[-1]
 
 

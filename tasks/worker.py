@@ -14,7 +14,7 @@ from stages.spec import Runtime
 from tasks import runs
 from tasks.adapter import FlowRun, flow_run
 from tasks.executing import ExecutingSession, start
-from tasks.runs import NodeState, Run, RunState
+from tasks.runs import NodeState, Run, RunKind, RunState
 from tasks.store.home import Home
 
 WORKER_FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # set by a worker for the process of a flow run
@@ -43,7 +43,7 @@ def from_environment() -> ExecutingSession:
 
 def _run(home: Home, found: FlowRun | None) -> Run:
     if found is None:
-        return start(home, "script", runtime=Runtime.model_validate({}))
+        return start(home, "script", kind=RunKind.SCRIPT, runtime=Runtime.model_validate({}))
     for run in reversed(runs.every(home)):
         if run.record().flow_run_id == found.id:
             return run

@@ -25,6 +25,7 @@ def evaluate(
     from stages.errors import UsageError
     from tasks.ask import checkpoint_folder, prompts_of
     from tasks.executing import ExecutingSession, start
+    from tasks.runs import RunKind
     from tasks.session import stage
     from tasks.store.home import Home
     from tasks.store.objects import Store
@@ -45,6 +46,7 @@ def evaluate(
     run = start(
         home,
         "evaluate",
+        kind=RunKind.MEASUREMENT,
         runtime=loaded.recipe.runtime,
         recipe={"model": model, "evaluate": asked.model_dump(mode="json")},
         sources=loaded.sources,

@@ -31,7 +31,7 @@ ForceNode = Annotated[
     typer.Option("--force", metavar="NODE", help="Run this node again, even if its result is stored."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for scripts.")]
-Last = Annotated[bool, typer.Option("--last", help="The most recent run.")]
+Last = Annotated[bool, typer.Option("--last", help="The most recent run of a flow.")]
 RunId = Annotated[
     Optional[str],  # noqa: UP045
     typer.Argument(metavar="[RUN]", help="A run's id, or a beginning of it that fits only one."),

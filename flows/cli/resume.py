@@ -13,10 +13,9 @@ def resume(run_id: options.RunId = None, last: options.Last = False, as_json: op
     Finished nodes are reused, the one in the middle continues from its last saved step. A run whose process
     is still alive is left alone.
     """
-    from flows.catalogue import names
     from flows.cli.execution import Job, carry_out
     from stages.errors import UsageError
-    from tasks.runs import RunState
+    from tasks.runs import RunKind, RunState
     from tasks.store.home import Home
 
     home = Home.from_environment()
@@ -30,7 +29,7 @@ def resume(run_id: options.RunId = None, last: options.Last = False, as_json: op
     if record.state is RunState.COMPLETED:
         say(f"run {run.id} is completed: there is nothing to go on with")
         return
-    if "." not in record.flow and record.flow not in names():  # such as an evaluation
+    if record.kind is not RunKind.FLOW:
         raise UsageError(f"run {run.id} is no flow's; give its command again: {shlex.join(record.argv)}")
 
     def prepare() -> Job:

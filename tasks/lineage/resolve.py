@@ -44,12 +44,12 @@ def resolve(home: Home, target: str) -> Subject:
     manifests = list(Store(home).manifests())
     if DIGEST.fullmatch(target):
         return _by_digest(manifests, target)
+    if NODE.fullmatch(target) and (run := _last_run_with(home, manifests, target)):
+        return _by_run(home, manifests, f"{run.id}/{target}")
     if Path(target).is_dir():
         return _by_folder(home, manifests, target)
     if "@" not in target and (home.runs.is_dir() and _names_a_run(home, target.partition("/")[0])):
         return _by_run(home, manifests, target)
-    if NODE.fullmatch(target) and (run := _last_run_with(home, manifests, target)):
-        return _by_run(home, manifests, f"{run.id}/{target}")
     return _by_model(home, manifests, target)
 
 
@@ -111,9 +111,9 @@ def _names_a_run(home: Home, name: str) -> bool:
 
 
 def _last_run_with(home: Home, manifests: list[Manifest], node: str) -> runs.Run | None:
-    """The newest run in which a node of this name is finished."""
+    """The newest run of a flow in which a node of this name is finished."""
     made = {manifest.key for manifest in manifests}
-    for run in reversed(runs.every(home)):
+    for run in reversed(runs.of_flows(home)):
         if (record := run.node(node)) is not None and record.key in made:
             return run
     return None

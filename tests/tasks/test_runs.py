@@ -51,6 +51,13 @@ def test_a_run_is_found_by_a_beginning_that_fits_one_only(run, home):
         runs.load(home, "sql")
 
 
+@pytest.mark.parametrize("kind", [runs.RunKind.MEASUREMENT, runs.RunKind.SCRIPT])
+def test_the_last_run_is_one_of_a_flow(run, home, kind):
+    other = start(home, "evaluate", kind=kind, runtime=Runtime())
+    assert runs.latest(home).id == run.id
+    assert [found.id for found in runs.every(home)] == [run.id, other.id]
+
+
 def test_no_run_says_how_to_start_one(home):
     with pytest.raises(UsageError, match="posttrain run"):
         runs.latest(home)
