@@ -13,13 +13,13 @@ from pyarrow import ipc
 from data_contracts.breach import Breach, ContractBreach
 from data_contracts.contract import Contract, Key
 from data_contracts.registry import contract as contract_named
-from data_contracts.writer import FORMAT, MANIFEST, Codec, DatasetWriter
+from data_contracts.writer import FORMAT, MANIFEST, DatasetWriter
 
-__all__ = ["Codec", "DatasetWriter", "batches", "metadata", "parts", "read", "rows"]
+__all__ = ["DatasetWriter", "batches", "metadata", "parts", "read", "rows"]
 
 
 def read(folder: Path, contract: str, columns: list[str] | None = None) -> pa.Table:
-    """The dataset, memory-mapped where it is not compressed. `columns` decompresses only these.
+    """The dataset; `columns` decompresses only these.
 
     Raises ContractBreach naming the column or metadata key that is not as the contract says.
     """

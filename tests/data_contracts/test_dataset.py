@@ -11,7 +11,7 @@ import pytest
 
 from data_contracts.breach import ContractBreach
 from data_contracts.contract import Contract
-from data_contracts.dataset import Codec, DatasetWriter, batches, metadata, parts, read, rows
+from data_contracts.dataset import DatasetWriter, batches, metadata, parts, read, rows
 from data_contracts.registry import contract
 
 META = {"posttrain.tokenizer": "sha256:t", "note": "free"}
@@ -41,14 +41,6 @@ def test_columns_select_and_keep_the_order_asked_for(tmp_path: Path, rollouts: C
     assert read(folder, "rollouts/1", ["step", "prompt_id"]).schema.names == ["step", "prompt_id"]
     with pytest.raises(ContractBreach, match="column rewrad: present"):
         read(folder, "rollouts/1", ["rewrad"])
-
-
-def test_an_uncompressed_dataset_is_mapped_not_copied(tmp_path: Path, rollouts: Callable[..., Rows]) -> None:
-    folder = write(tmp_path / "d", rollouts(200, 8), codec=Codec.NONE)
-    before = pa.total_allocated_bytes()
-    table = read(folder, "rollouts/1")
-    assert table.nbytes > 100_000
-    assert pa.total_allocated_bytes() - before < 10_000
 
 
 def test_batches_stream_all_rows(tmp_path: Path, rollouts: Callable[..., Rows]) -> None:

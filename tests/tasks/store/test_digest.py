@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_contracts.dataset import Codec, DatasetWriter
+from data_contracts.dataset import DatasetWriter
 from stages.declaration import Kind
 from tasks.store.digest import digest, table_digest
 
@@ -190,7 +190,6 @@ def examples(folder: Path, *, tokenizer: str = "t", note: str = "", rows: int = 
 def test_a_dataset_is_its_rows_its_contract_and_its_tokenizer(tmp_path: Path) -> None:
     expected = examples(tmp_path / "a")
     assert examples(tmp_path / "b", rows_per_part=3) == expected
-    assert examples(tmp_path / "c", codec=Codec.NONE) == expected
     assert examples(tmp_path / "d", note="written on a Tuesday") == expected
     assert examples(tmp_path / "e", tokenizer="other") != expected
     assert examples(tmp_path / "f", rows=19) != expected
