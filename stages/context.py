@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from data_contracts.durable import fsync, fsync_tree
 from stages.declaration import SeededParams, StageParams
 from stages.errors import StageStopped
 from stages.events import Events
@@ -31,16 +32,6 @@ class Savable(Protocol):
     def save(self, folder: Path) -> None: ...
 
     def load(self, folder: Path) -> None: ...
-
-
-def fsync_tree(root: Path) -> None:
-    """Flush every file and folder below `root`, so that a following rename publishes complete content."""
-    for path in [*root.rglob("*"), root]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _discard(folder: Path) -> None:
@@ -115,7 +106,7 @@ class StageContext(Generic[P]):
         if final.exists():  # the same step saved again
             _discard(final)
         os.rename(folder, final)
-        fsync_tree(root)
+        fsync(root)
         for old in sorted(root.glob("step-*"))[:-KEPT_STEPS]:
             _discard(old)
         self._saved_at = time.monotonic()

@@ -5,7 +5,6 @@ lists are leftovers of a killed attempt and are ignored.
 """
 
 import json
-import os
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from data_contracts.dataset import DatasetWriter
+from data_contracts.durable import fsync
 from data_contracts.registry import contract
 from data_contracts.rows import conform
 
@@ -33,11 +33,7 @@ class PartBuffer:
         with pa.OSFile(str(self.folder / name), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
         for path in (self.folder / name, self.folder):  # the bytes, and the name that leads to them
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            fsync(path)
         self._parts.append(name)
 
     def keep_last(self, parts: int) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from data_contracts.durable import write_atomic
 from stages.errors import UsageError
-from tasks.store.atomic import write_atomic
 from tasks.store.home import Home
 from tasks.store.lock import Owner, held_by, locked
 from tasks.store.objects import Store

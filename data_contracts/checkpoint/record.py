@@ -1,13 +1,13 @@
 """`training_record.json`: what a checkpoint has been through, carried inside its folder."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from data_contracts.checkpoint.files import breach, read_json
 from data_contracts.checkpoint.tensors import tensor_digest
+from data_contracts.durable import write_atomic
 
 FILE = "training_record.json"
 
@@ -61,12 +61,7 @@ def read_record(folder: Path) -> TrainingRecord:
 
 def write_record(folder: Path, record: TrainingRecord) -> None:
     """Whole or not at all."""
-    fresh = folder / f".{FILE}.tmp"
-    with fresh.open("w") as file:
-        file.write(json.dumps(record.to_json(), indent=1) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, folder / FILE)
+    write_atomic(folder / FILE, json.dumps(record.to_json(), indent=1) + "\n")
 
 
 def record_after(parent: Path, stage: str, steps: int, *, rl_steps: int = 0) -> TrainingRecord:

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_contracts.durable import write_atomic
 from stages.domains.protocol import Domain
 from stages.errors import UsageError
 
@@ -37,8 +38,8 @@ def domain_name(folder: Path) -> str:
 
 
 def write_name(folder: Path, name: str, **versions: str | int) -> None:
-    """With the versions in it, another one changes the folder's digest and so the key of all that reads it."""
-    (folder / NAME_FILE).write_text(json.dumps({"name": name, **versions}) + "\n", encoding="utf-8")
+    """With the versions in it, another one changes the folder's digest and the key of all that reads it."""
+    write_atomic(folder / NAME_FILE, json.dumps({"name": name, **versions}) + "\n")
 
 
 def build_domain(name: str, folder: Path, sql: "SqlParams") -> None:

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data_contracts.breach import ContractBreach
+from data_contracts.durable import write_atomic
 from stages.errors import ExitCode, PosttrainError, StageStopped
 from stages.spec import Event, EventKind, StageSpec
 from tasks.process import signals
 from tasks.process.command import stage_command, stage_environment
 from tasks.process.supervisor import supervise
-from tasks.store.atomic import write_atomic
 
 
 class StageFailed(PosttrainError):

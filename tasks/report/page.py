@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from data_contracts.durable import write_atomic
 from tasks import runs
+from tasks.lineage.resolve import audit_target
 from tasks.report import curves, numbers, reading
 from tasks.report.material import Material
-from tasks.store.atomic import write_atomic
 from tasks.store.home import Home
 
 DONE = {runs.NodeState.COMPLETED, runs.NodeState.REUSED}
@@ -68,7 +69,7 @@ def content(material: Material) -> dict[str, Any]:
         "rollouts": rollouts,
         "contracts": contracts(material),
         "recipe": json.dumps(record.recipe, indent=2, ensure_ascii=False),
-        "target": f"posttrain-{record.flow}@champion" if promoted(material) else record.id,
+        "target": audit_target(material.home, record.id),
     }
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from data_contracts.durable import write_atomic
 from tasks.servers import child
 from tasks.servers.settings import PATIENCE_S, server_environment
-from tasks.store.atomic import write_atomic
 from tasks.store.home import Home
 
 PREFECT, MLFLOW = "prefect", "mlflow"

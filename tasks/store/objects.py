@@ -16,9 +16,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from stages.context import fsync_tree
+from data_contracts.durable import fsync, fsync_tree, write_atomic
 from stages.errors import PosttrainError
-from tasks.store.atomic import fsync_folder, write_atomic
 from tasks.store.home import Home
 from tasks.store.manifest import FileRecord, Manifest, Ref
 
@@ -113,7 +112,7 @@ class Store:
         if final.exists():
             os.rename(final, final.with_name(f"{final.name}{SUPERSEDED}{uuid.uuid4().hex[:8]}"))
         os.rename(staged, final)
-        fsync_folder(final.parent)
+        fsync(final.parent)
         shutil.rmtree(work, ignore_errors=True)
         return final
 

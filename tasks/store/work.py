@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from data_contracts.durable import write_atomic
 from stages.spec import Runtime
-from tasks.store.atomic import write_atomic
 
 # Fields of the runtime that cannot change what is computed, only when or how fast.
 HARMLESS = frozenset({"save_every_s", "verifier_workers"})

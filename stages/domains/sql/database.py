@@ -7,7 +7,6 @@ that is equal by accident on one is not taken for a correct query.
 
 import io
 import json
-import os
 import random
 import sqlite3
 from collections import defaultdict
@@ -15,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from data_contracts.durable import replace
 from stages.domains.sql import schema
 from stages.errors import PosttrainError
 
@@ -149,6 +149,4 @@ def _write(path: Path, rows: Rows) -> None:
             )
     finally:
         connection.close()
-    with fresh.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    replace(fresh, path)

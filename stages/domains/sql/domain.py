@@ -1,7 +1,6 @@
 """The text-to-SQL domain on the music store: questions, verifier, strategies, signatures."""
 
 import json
-import os
 import random
 import zlib
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
+from data_contracts.durable import write_atomic
 from stages.domains.protocol import Message, Prompt, Split, Verdict
 from stages.domains.sql import database, schema
 from stages.domains.sql import signature as signatures
@@ -32,23 +32,15 @@ def build(folder: Path, params: SqlParams) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)
     database.build(folder)
     prompts = make_prompts(folder, Verifier(folder, params))
-    _write(folder / QUESTIONS, "".join(json.dumps(asdict(p), ensure_ascii=False) + "\n" for p in prompts))
+    lines = (json.dumps(asdict(prompt), ensure_ascii=False) + "\n" for prompt in prompts)
+    write_atomic(folder / QUESTIONS, "".join(lines))
     manifest = {
         "domain": "sql",
         "version": VERSION,
         "signature_version": signatures.VERSION,
         "params": params.model_dump(),
     }
-    _write(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
-
-
-def _write(path: Path, text: str) -> None:
-    fresh = path.with_suffix(".tmp")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
+    write_atomic(folder / MANIFEST, json.dumps(manifest, indent=2) + "\n")
 
 
 class SqlDomain:
