@@ -17,6 +17,7 @@ from typing import Any
 from stages.declaration import Declaration, Kind, StageParams
 from stages.errors import PosttrainError, UsageError
 from stages.spec import Event, EventKind, Runtime, StageSpec
+from tasks.contracts.agreement import check_inputs
 from tasks.process.attempt import StageFailed, run_attempt
 from tasks.store.keys import params_of, stage_key
 from tasks.store.lock import Owner, held_by, locked
@@ -40,7 +41,7 @@ class Request:
     forced: bool = False
 
     def __post_init__(self) -> None:
-        check_inputs(self.node, self.declaration, self.inputs)
+        check_wiring(self.node, self.declaration, self.inputs)
 
     @property
     def stage(self) -> str:
@@ -65,7 +66,7 @@ class Result:
     reused: bool
 
 
-def check_inputs(node: str, declaration: Declaration, inputs: Outputs) -> None:
+def check_wiring(node: str, declaration: Declaration, inputs: Outputs) -> None:
     """Raises UsageError unless exactly the declared inputs are given, each of its kind and contract."""
     if unknown := sorted(inputs.keys() - declaration.inputs.keys()):
         known = ", ".join(declaration.inputs) or "none"
@@ -91,7 +92,8 @@ def execute(store: Store, request: Request, *, on_event: OnEvent, wait_s: float 
     """The result that the request asks for, reused or made now.
 
     Raises StageBusy when another process works on the same key for longer than `wait_s`, StageStopped when
-    the stage stopped resumably, ContractBreach when its outputs break a contract, StageFailed otherwise.
+    the stage stopped resumably, ContractBreach when its inputs disagree or its outputs break a contract,
+    StageFailed otherwise.
     """
     found = store.lookup(request.stage, request.key)
     if found is not None and request.accepts(found):
@@ -109,6 +111,8 @@ def execute(store: Store, request: Request, *, on_event: OnEvent, wait_s: float 
 
 
 def _make(store: Store, request: Request, on_event: OnEvent) -> Manifest:
+    inputs = {name: store.path(ref) for name, ref in request.inputs.items()}
+    check_inputs(request.declaration, request.node, inputs)
     work = Work(store.work(request.stage, request.key))
     attempt = work.begin(
         key=request.key,
@@ -124,7 +128,6 @@ def _make(store: Store, request: Request, on_event: OnEvent) -> Manifest:
     began = time.monotonic()
     with work.log.open("a") as log:
         log.write(f"--- {request.node}: attempt {attempt.n}, {attempt.started:%Y-%m-%d %H:%M:%S} UTC\n")
-    inputs = {name: store.path(ref) for name, ref in request.inputs.items()}
     spec = StageSpec(
         stage=request.stage,
         node=request.node,

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = ["flows", "tasks", "stages", "data_contracts"]
 ALLOWED = {layer: set(LAYERS[index:]) for index, layer in enumerate(LAYERS)}
 FORBIDDEN = {
-    "flows": set(),
+    "flows": {"mlflow", "great_expectations"},
     "tasks": set(),
     "stages": {"prefect", "mlflow", "great_expectations"},
     "data_contracts": {

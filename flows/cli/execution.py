@@ -1,7 +1,6 @@
 """Carries out a run, new or resumed: plan, server, Prefect flow, lineage, report, the closing words."""
 
 import contextlib
-import importlib
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -74,9 +73,11 @@ def _server(home: "Home") -> "Iterator[RunServer]":
 
 def _await(server: "RunServer", *, nothing_to_do: bool) -> None:
     """Wait for the server. A run that ends at once uses the time to import what its end needs."""
+    from tasks.lineage.project import preload
+
     began, told = time.monotonic(), False
     if nothing_to_do:
-        importlib.import_module("mlflow")
+        preload()
 
     def meanwhile() -> None:
         nonlocal told
@@ -115,13 +116,16 @@ def _through_prefect(run: "Run", job: Job) -> None:
 
 @contextlib.contextmanager
 def _telling_how_to_resume(run: "Run") -> Iterator[None]:
-    """After a stop or a failure: what to type to go on."""
+    """After a stop or a failure: what to type to go on. A stop is not made to wait for MLflow."""
+    from tasks.lineage.project import sync_quietly
+
     try:
         yield
     except StageStopped as stopped:
         raise StageStopped(f"{stopped}: go on with `posttrain resume {run.id}` (or --last)") from stopped
     except Exception as failure:
         say(f"run {run.id} failed; when the cause is removed, go on with `posttrain resume {run.id}`")
+        sync_quietly(run.home, run.id)  # what is finished; what is left undone a later sync completes
         if type(failure).__module__.partition(".")[0] in PREFECTS_OWN:
             from tasks.servers.child import ServerFailed
 
@@ -164,7 +168,7 @@ def _print_json(run: "Run", report: Path | None) -> None:
 
 def _closing_words(run: "Run", report: Path | None) -> None:
     from flows.cli.results import decision, summaries, tables, verdict_lines
-    from tasks.lineage.registry import promotion_of_run
+    from tasks.lineage.resolve import audit_target
     from tasks.store.objects import Store
 
     store, nodes = Store(run.home), run.nodes()
@@ -178,9 +182,8 @@ def _closing_words(run: "Run", report: Path | None) -> None:
     out().print()
     for line in verdict_lines(decision(store, nodes)):
         out().print(line, markup=False)
-    promotion = promotion_of_run(run.home, run.id)
-    target = f"{promotion.name}@champion" if promotion else run.id
     if report:
         out().print(f"report   {report}", markup=False)
-    out().print(f"lineage  posttrain lineage audit {shlex.quote(target)} --verify", markup=False)
+    target = shlex.quote(audit_target(run.home, run.id))
+    out().print(f"lineage  posttrain lineage audit {target} --verify", markup=False)
     out().print("UIs      posttrain up", markup=False)

@@ -46,8 +46,8 @@ def reference(declaration: Declaration, inputs: Mapping[str, Path]) -> Reference
     return None
 
 
-def check_inputs(declaration: Declaration, inputs: Mapping[str, Path]) -> None:
-    """Before any work: inputs that exchange tokens agree. Raises ContractBreach with the stage's name."""
+def check_inputs(declaration: Declaration, node: str, inputs: Mapping[str, Path]) -> None:
+    """Before any work: inputs that exchange tokens agree. Raises ContractBreach with the node's name."""
     agreed = reference(declaration, inputs)
     if agreed is None:
         return
@@ -57,7 +57,7 @@ def check_inputs(declaration: Declaration, inputs: Mapping[str, Path]) -> None:
     for name, folder in _of_kind(declaration.inputs, inputs, Kind.DATASET).items():
         breaches += metadata_breaches(dataset.metadata(folder), agreed, f"input {name}")
     if breaches:
-        raise ContractBreach("the agreement of its inputs", breaches, declaration.name)
+        raise ContractBreach("the agreement of its inputs", breaches, node)
 
 
 def checkpoint_breaches(found: CheckpointFacts, agreed: Reference, name: str) -> list[Breach]:

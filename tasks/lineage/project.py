@@ -13,6 +13,12 @@ from tasks.store.manifest import Manifest, Record
 from tasks.store.objects import Store
 
 LOCK_WAIT_S = 120.0
+QUIET_LOCK_WAIT_S = 5.0  # at the end of a run, which a later sync can complete
+
+
+def preload() -> None:
+    """Import what a sync needs, which takes seconds, while there is something else to wait for."""
+    import mlflow  # noqa: F401
 
 
 class SyncCount(Record):
@@ -22,7 +28,7 @@ class SyncCount(Record):
     present: int
 
 
-def sync(home: Home, *, tracking_uri: str | None = None, run_id: str | None = None) -> SyncCount:
+def sync(home: Home, *, run_id: str | None = None, lock_wait_s: float = LOCK_WAIT_S) -> SyncCount:
     """Project every manifest, or those of one pipeline run and their ancestors; register pending promotions.
 
     One sync works on a home at a time: two would both find a run missing and both make it.
@@ -39,8 +45,8 @@ def sync(home: Home, *, tracking_uri: str | None = None, run_id: str | None = No
     owner = Owner.this_process(node="lineage sync")
     lock = home.mlflow / "sync.lock"
     with (
-        locked(lock, owner, what=f"the MLflow projection of {home.root}", wait_s=LOCK_WAIT_S),
-        connect(home, tracking_uri) as tracking,
+        locked(lock, owner, what=f"the MLflow projection of {home.root}", wait_s=lock_wait_s),
+        connect(home) as tracking,
     ):
         projection = Projection(home, tracking)
         created = sum([projection.project(manifest) for manifest in manifests])
@@ -53,7 +59,7 @@ def sync(home: Home, *, tracking_uri: str | None = None, run_id: str | None = No
 def sync_quietly(home: Home, run_id: str | None = None) -> str | None:
     """`sync` for the end of a run: never raises; a sentence for the user when something was left undone."""
     try:
-        sync(home, run_id=run_id)
+        sync(home, run_id=run_id, lock_wait_s=QUIET_LOCK_WAIT_S)
     except PosttrainError as error:
         return str(error)
     except Exception as error:  # the run that is being described is complete, whatever its description meets

@@ -53,6 +53,26 @@ def resolve(home: Home, target: str) -> Subject:
     return _by_model(home, manifests, target)
 
 
+def audit_target(home: Home, run_id: str) -> str:
+    """What to give to an audit of a run's outcome: MODEL@champion where that is what the run promoted, else
+    RUN/NODE of its last checkpoint, else the run."""
+    run = runs.load(home, run_id)
+    promotion = promotion_of_run(home, run.id)
+    if promotion is not None:
+        try:
+            version = _registered(home, promotion.name, CHAMPION)
+        except TrackingUnreachable:
+            version = None
+        if version is not None and version.tags.get("sha256") == promotion.policy.digest:
+            return f"{promotion.name}@{CHAMPION}"
+    store = Store(home)
+    for node in reversed(run.nodes()):
+        made = store.lookup(node.stage, node.key) if node.key else None
+        if made is not None and next(iter(made.outputs.values())).kind is Kind.CHECKPOINT:
+            return f"{run.id}/{node.node}"
+    return run.id
+
+
 def _subject(ref: Ref, target: str, title: str, notices: tuple[str, ...] = ()) -> Subject:
     return Subject(**ref.model_dump(), target=target, title=title, notices=notices)
 

@@ -16,6 +16,7 @@ TRAINING = frozenset({"base", "teacher", "sft", "opd", "rl"})
 
 class Material:
     def __init__(self, home: Home, run_id: str) -> None:
+        self.home = home
         self.run = runs.load(home, run_id)
         self.record = self.run.record()
         self.state = self.run.state()

@@ -248,12 +248,12 @@ def test_inputs_that_do_not_agree_are_refused_before_any_work(disk: Disk, rows: 
     )
     policy, teacher = disk.checkpoint("policy"), disk.checkpoint("teacher", architecture="Qwen3ForCausalLM")
     seen = disk.rollouts("seen", rows(), policy)
-    check_inputs(stage, {"policy": policy, "teacher": teacher, "seen": seen, "domain": disk.root})
+    check_inputs(stage, stage.name, {"policy": policy, "teacher": teacher, "seen": seen, "domain": disk.root})
     stranger = disk.checkpoint("stranger", tokens={"c": 4})
     with pytest.raises(ContractBreach, match=r"stage distil: .*column tokenizer_digest: .*input teacher has"):
-        check_inputs(stage, {"policy": policy, "teacher": stranger})
+        check_inputs(stage, stage.name, {"policy": policy, "teacher": stranger})
     with pytest.raises(ContractBreach, match=r"column posttrain.tokenizer: .*input seen has"):
-        check_inputs(stage, {"policy": stranger, "seen": seen})
+        check_inputs(stage, stage.name, {"policy": stranger, "seen": seen})
 
 
 def test_artefacts_can_be_checked_by_themselves(disk: Disk, rows: Callable[..., Rows]) -> None:

@@ -9,6 +9,7 @@ from stages.errors import ExitCode, UsageError
 from tasks.lineage.ancestry import Ancestry
 from tasks.lineage.audit import AuditMismatch, audit, diff, resolve
 from tasks.lineage.difference import compare
+from tasks.lineage.resolve import audit_target
 from tasks.store.manifest import Manifest
 
 ALIAS = "posttrain-text2sql@champion"
@@ -120,6 +121,12 @@ def test_every_way_to_name_a_checkpoint(registered):
         hexadecimal[:12], "text2sql-a", "text2sql-a/rl", "rl", str(registered.store.path(ref)),
     ]  # fmt: skip
     assert [resolve(home, target).ref for target in targets] == [ref] * len(targets)
+
+
+def test_the_target_to_print_is_the_alias_only_where_it_points_to_this_promotion(registered, new_pipeline):
+    assert audit_target(registered.home, registered.run_id) == ALIAS
+    elsewhere = new_pipeline("text2sql-b").run(promoted=True)
+    assert audit_target(elsewhere.home, "text2sql-b") == "text2sql-b/rl"  # MLflow has nothing of it
 
 
 def test_a_copied_folder_is_known_by_its_content(pipeline, tmp_path):
