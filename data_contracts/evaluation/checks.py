@@ -3,7 +3,7 @@
 import numpy as np
 
 from data_contracts.expectations import TableUnderCheck
-from data_contracts.prompts.schema import Split
+from data_contracts.values import Split
 
 TOLERANCE = 1e-9
 

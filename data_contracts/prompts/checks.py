@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from data_contracts.expectations import TableUnderCheck
-from data_contracts.prompts.schema import Split
+from data_contracts.values import Split
 
 
 def check(table: TableUnderCheck) -> None:

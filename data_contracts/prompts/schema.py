@@ -1,17 +1,6 @@
 """prompts/1: one row per question."""
 
-from enum import StrEnum
-
 import pyarrow as pa
-
-
-class Split(StrEnum):
-    PRETRAIN = "pretrain"  # what a base and a teacher are made from
-    TRAIN = "train"  # what post-training sees, with values that no pre-training saw
-    VALIDATION = "validation"  # for OPD's detector and every sweep
-    TEST_VALUES = "test-values"  # unseen slot values of families that are trained on
-    TEST_COMPOSITIONS = "test-compositions"  # families that no stage trains on
-
 
 SCHEMA = pa.schema(
     [

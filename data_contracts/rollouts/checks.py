@@ -3,7 +3,7 @@
 import numpy as np
 
 from data_contracts.expectations import TableUnderCheck
-from data_contracts.rollouts.schema import StopReason
+from data_contracts.values import StopReason
 
 LOGPROB_TOLERANCE = 1e-4  # float32 log-softmax of a certain token may come out this much above 0
 

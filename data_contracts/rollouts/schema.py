@@ -4,15 +4,7 @@
 policy version that sampled each token.
 """
 
-from enum import StrEnum
-
 import pyarrow as pa
-
-
-class StopReason(StrEnum):
-    EOS = "eos"
-    LENGTH = "length"  # truncated
-
 
 SCHEMA = pa.schema(
     [

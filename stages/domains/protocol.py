@@ -9,13 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, TypedDict
 
+from data_contracts.values import Split
 
-class Split(StrEnum):
-    PRETRAIN = "pretrain"  # what a base and a teacher are made from
-    TRAIN = "train"  # what post-training sees, with values that no pre-training saw
-    VALIDATION = "validation"  # unseen values of trained families: OPD's plateau and every sweep
-    TEST_VALUES = "test-values"  # unseen values of trained families
-    TEST_COMPOSITIONS = "test-compositions"  # families that no stage trains on, made of known parts
+__all__ = ["Domain", "Message", "Prompt", "Split", "Unscorable", "Verdict"]
 
 
 class Message(TypedDict):

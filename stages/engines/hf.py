@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache
 
+from data_contracts.values import StopReason
 from stages.engines.device import device
 from stages.engines.params import EngineParams, Sampling
-from stages.engines.protocol import Rollout, StopReason
+from stages.engines.protocol import Rollout
 from stages.errors import PosttrainError
 from stages.spec import Runtime
 

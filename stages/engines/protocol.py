@@ -5,21 +5,16 @@ Shapes: B rows, T token positions, V vocabulary, P prompts, G samples of one pro
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from data_contracts.values import StopReason
 from stages.engines.params import Sampling
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from stages.engines.batch import TokenBatch
-
-
-class StopReason(StrEnum):
-    EOS = "eos"
-    LENGTH = "length"  # ran into max_new_tokens: truncated
 
 
 @dataclass(frozen=True)

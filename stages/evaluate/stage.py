@@ -10,6 +10,7 @@ from pathlib import Path
 from data_contracts.checkpoint import facts
 from data_contracts.contract import Key
 from data_contracts.dataset import DatasetWriter, read
+from data_contracts.values import StopReason
 from stages.context import StageContext
 from stages.cursor import parts
 from stages.domains.pool import open_pool
@@ -18,7 +19,6 @@ from stages.domains.protocol import Split
 from stages.domains.selection import choose
 from stages.engines.chat import open_tokenizer
 from stages.engines.hf import open_engine
-from stages.engines.protocol import StopReason
 from stages.errors import GuardError
 from stages.evaluate.params import EvaluateParams
 from stages.evaluate.summary import OVERALL, summarise

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stages.engines.protocol import StopReason
+from data_contracts.evaluation.metric import Metric
+from data_contracts.values import StopReason
 from stages.evaluate.tally import UNSIGNED, Tally
 
-METRICS = {"pass": "pass_at_k", "distinct": "distinct_at_k", "both": "both_at_k"}
 OVERALL = "overall"
 
 
@@ -57,11 +57,11 @@ def scope(tallies: Sequence[Tally], rows: Sequence[Mapping[str, Any]]) -> dict[s
 def metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float | int | None]]:
     """`pass@k`, `distinct@k` and, where there are ambiguous prompts, `both@k`, for each k of the rows."""
     found = {}
-    for name, column in METRICS.items():
+    for metric in Metric:
         for k in sorted({row["k"] for row in rows}):
-            values = [row[column] for row in rows if row["k"] == k and row[column] is not None]
+            values = [row[metric.column] for row in rows if row["k"] == k and row[metric.column] is not None]
             if values:
-                found[f"{name}@{k}"] = spread(values)
+                found[f"{metric}@{k}"] = spread(values)
     return found
 
 

@@ -3,16 +3,11 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-
-class Metric(StrEnum):
-    PASS = "pass"
-    DISTINCT = "distinct"
-    BOTH = "both"
+from data_contracts.evaluation.metric import Metric
 
 
 @dataclass(frozen=True)
@@ -128,16 +123,15 @@ def _sampling_variance(measured: Measurements, rates: Mapping[str, float], share
 
 def _measurement(rows: Sequence[Mapping[str, Any]]) -> PromptMeasurement:
     first = rows[0]
-    columns = {Metric.PASS: "pass_at_k", Metric.DISTINCT: "distinct_at_k", Metric.BOTH: "both_at_k"}
     return PromptMeasurement(
         capability=first["capability"],
         split=first["split"],
         samples=first["n"],
         unscorable=first["unscorable"],
         estimates={
-            (metric, row["k"]): row[column]
+            (metric, row["k"]): row[metric.column]
             for row in rows
-            for metric, column in columns.items()
-            if row[column] is not None
+            for metric in Metric
+            if row[metric.column] is not None
         },
     )

@@ -7,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from data_contracts.values import StopReason
 from stages.domains.pool import Judgement, VerifierPool
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Verdict
 from stages.engines.chat import answer_text, prompt_ids
 from stages.engines.params import Sampling
-from stages.engines.protocol import Rollout, RolloutEngine, StopReason
+from stages.engines.protocol import Rollout, RolloutEngine
 
 CUT = Judgement(Verdict(reward=0.0), None)
 """A completion that was cut at max_new_tokens has not answered, whatever its text so far: it is wrong."""

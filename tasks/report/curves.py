@@ -4,6 +4,7 @@ import statistics
 
 from markupsafe import Markup
 
+from data_contracts.evaluation.metric import Metric
 from tasks.report import figures
 from tasks.report.material import TRAINING, Material
 from tasks.store.manifest import Manifest
@@ -23,8 +24,6 @@ METRICS = {
     "rl": ("pass_rate", "distinct_correct", "entropy", "zero_variance", "replay_nll", "truncated"),
 }
 SUPERVISED = ("loss",)
-COLUMNS = {"pass": "pass_at_k", "distinct": "distinct_at_k", "both": "both_at_k"}
-WORDS = {"pass": "pass@k", "distinct": "distinct@k", "both": "both@k"}
 
 
 def training(material: Material) -> dict[str, Markup]:
@@ -71,12 +70,12 @@ def coverage(material: Material) -> dict[str, Markup]:
                 for name, points in by_checkpoint.items()
                 if points.get((metric, split))
             }
-            for metric in COLUMNS
+            for metric in Metric
         }
         drawn = {metric: lines for metric, lines in curves.items() if lines}
         with figures.panels(len(drawn)) as (figure, axes):
             for one, (metric, lines) in zip(axes, drawn.items(), strict=True):
-                figures.draw_against_k(one, lines, WORDS[metric])
+                figures.draw_against_k(one, lines, f"{metric}@k")
             axes[0].legend(loc="lower right", fontsize=8.5)
             found[split] = figures.svg(figure, f"coverage on {split}")
     return found
@@ -85,18 +84,19 @@ def coverage(material: Material) -> dict[str, Markup]:
 Curve = list[tuple[int, float, float]]
 
 
-def _points(material: Material, manifest: Manifest) -> dict[tuple[str, str], Curve]:
+def _points(material: Material, manifest: Manifest) -> dict[tuple[Metric, str], Curve]:
     """(k, mean, standard error) over prompts by metric and split, from evaluation/1."""
     from data_contracts.dataset import read
 
     folder = material.folder(manifest, "evaluation")
     if folder is None:
         return {}
-    values: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for row in read(folder, "evaluation/1", columns=["split", "k", *COLUMNS.values()]).to_pylist():
-        for metric, column in COLUMNS.items():
-            if row[column] is not None:
-                values.setdefault((metric, row["split"]), {}).setdefault(row["k"], []).append(row[column])
+    values: dict[tuple[Metric, str], dict[int, list[float]]] = {}
+    columns = ["split", "k", *(metric.column for metric in Metric)]
+    for row in read(folder, "evaluation/1", columns=columns).to_pylist():
+        for metric in Metric:
+            if (value := row[metric.column]) is not None:
+                values.setdefault((metric, row["split"]), {}).setdefault(row["k"], []).append(value)
     return {
         place: [(k, statistics.fmean(found), _error(found)) for k, found in sorted(by_k.items())]
         for place, by_k in values.items()

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from letters_domain import Letters
 
+from data_contracts.values import StopReason
 from stages.archive.elites import Elite, better, elite_rows
 from stages.archive.stage import keep_best
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split
-from stages.engines.protocol import Rollout, StopReason
+from stages.engines.protocol import Rollout
 from stages.sampling.judged import Judged
 
 PROMPT = Prompt(

@@ -2,11 +2,12 @@
 
 import pytest
 
+from data_contracts.values import StopReason
 from stages.archive.granularity import Granularity
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split, Verdict
-from stages.engines.protocol import Rollout, StopReason
+from stages.engines.protocol import Rollout
 from stages.errors import GuardError
 from stages.sampling.judged import Judged
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
+from data_contracts.values import StopReason
 from stages.engines.hf import HfEngine, draw
 from stages.engines.params import Sampling
-from stages.engines.protocol import StopReason
 from stages.errors import PosttrainError
 
 PROMPTS = [[2, 40, 41, 3], [2, 50, 3], [2, 40, 60, 61, 62, 3]]

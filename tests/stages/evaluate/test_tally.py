@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from data_contracts.registry import contract
+from data_contracts.values import StopReason
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split, Unscorable, Verdict
-from stages.engines.protocol import Rollout, StopReason
+from stages.engines.protocol import Rollout
 from stages.errors import GuardError
 from stages.evaluate.summary import spread, summarise
 from stages.evaluate.tally import evaluation_rows, tally

@@ -4,10 +4,11 @@ import statistics
 
 import pytest
 
+from data_contracts.values import StopReason
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split, Unscorable, Verdict
-from stages.engines.protocol import Rollout, StopReason
+from stages.engines.protocol import Rollout
 from stages.errors import GuardError
 from stages.opd.validation import score
 from stages.sampling.judged import Judged

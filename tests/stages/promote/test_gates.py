@@ -6,8 +6,9 @@ from statistics import stdev
 
 import pytest
 
+from data_contracts.evaluation.metric import Metric
 from stages.promote.gates import judge
-from stages.promote.measurements import Measurements, Metric, paired
+from stages.promote.measurements import Measurements, paired
 from stages.promote.params import PromoteParams
 
 N = 1000  # samples a prompt, so that sampling noise is small
