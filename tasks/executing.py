@@ -162,6 +162,8 @@ class ExecutingSession(Session):
                 record.attempts = self._attempts(request)
             case EventKind.PROGRESS | EventKind.RESUMED:
                 record.step, record.total, record.unit = event.step, event.total, event.unit
+                if event.kind is EventKind.RESUMED:
+                    record.resumed_from = event.step
             case EventKind.NOTICE if event.text:
                 record.notices.append(event.text)
         now = time.monotonic()

@@ -61,6 +61,7 @@ class NodeRecord(BaseModel):
     step: int | None = None
     total: int | None = None
     unit: str | None = None
+    resumed_from: int | None = None  # the step that its last attempt went on from
     message: str = ""
     notices: list[str] = Field(default_factory=list)  # what the user should read: fallbacks, alarms
 
