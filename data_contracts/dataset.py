@@ -11,11 +11,12 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from data_contracts.breach import Breach, ContractBreach
+from data_contracts.checkpoint import facts
 from data_contracts.contract import Contract, Key
 from data_contracts.registry import contract as contract_named
 from data_contracts.writer import FORMAT, MANIFEST, DatasetWriter
 
-__all__ = ["DatasetWriter", "batches", "metadata", "parts", "read", "rows"]
+__all__ = ["DatasetWriter", "batches", "metadata", "parts", "read", "rows", "token_metadata"]
 
 
 def read(folder: Path, contract: str, columns: list[str] | None = None) -> pa.Table:
@@ -64,6 +65,12 @@ def metadata(folder: Path) -> dict[str, str]:
     """The schema metadata of the dataset, from its manifest. Raises ContractBreach if there is none."""
     found: dict[str, str] = _manifest(folder)["metadata"]
     return found
+
+
+def token_metadata(checkpoint: Path) -> dict[str, str]:
+    """The schema metadata of a dataset whose token columns are of this checkpoint's tokenizer."""
+    found = facts(checkpoint)
+    return {Key.TOKENIZER: found.tokenizer_digest, Key.VOCABULARY: str(found.vocabulary_size)}
 
 
 def rows(folder: Path) -> int:

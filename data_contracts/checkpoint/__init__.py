@@ -5,7 +5,7 @@ A checkpoint is `config.json`, safetensors (one file, or shards with an index), 
 """
 
 from data_contracts.checkpoint.checks import check
-from data_contracts.checkpoint.facts import CheckpointFacts, facts
+from data_contracts.checkpoint.facts import AGREED, CheckpointFacts, facts
 from data_contracts.checkpoint.record import (
     StageRecord,
     TrainingRecord,
@@ -17,6 +17,7 @@ from data_contracts.checkpoint.tensors import tensor_digest
 from data_contracts.checkpoint.tokenizer import chat_template, chat_template_digest, tokenizer_digest
 
 __all__ = [
+    "AGREED",
     "CheckpointFacts",
     "StageRecord",
     "TrainingRecord",

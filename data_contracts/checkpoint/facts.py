@@ -10,6 +10,9 @@ from data_contracts.checkpoint.tokenizer import chat_template_digest, token_ids,
 
 DTYPE_NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
+AGREED = ("tokenizer_digest", "chat_template_digest", "eos_ids", "pad_id", "vocabulary_size")
+"""What two checkpoints that exchange token ids must have in common."""
+
 
 @dataclass(frozen=True)
 class CheckpointFacts:
@@ -23,6 +26,10 @@ class CheckpointFacts:
     dtype: str
     architecture: str
     parameters: int
+
+    def differing(self, other: "CheckpointFacts") -> list[str]:
+        """The facts among AGREED that are not equal; empty if the two can exchange tokens."""
+        return [name for name in AGREED if getattr(self, name) != getattr(other, name)]
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "eos_ids": list(self.eos_ids)}

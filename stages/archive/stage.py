@@ -11,7 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data_contracts.checkpoint import facts, read_record, tensor_digest, tokenizer_digest
+from data_contracts.checkpoint import read_record, tensor_digest
+from data_contracts.dataset import token_metadata
 from stages.archive.elites import Elite, better, elite_rows
 from stages.archive.granularity import Granularity
 from stages.archive.params import ArchiveParams
@@ -102,11 +103,7 @@ def run(ctx: StageContext[ArchiveParams]) -> None:
                 prompts=len(part),
             )
     state.granularity.require()
-    checkpoint = facts(base)
-    metadata = {
-        "posttrain.tokenizer": tokenizer_digest(base),
-        "posttrain.vocabulary": str(checkpoint.vocabulary_size),
-    }
+    metadata = token_metadata(base)
     if not state.elites.write(ctx.output_path("archive"), metadata):
         raise GuardError("the base solves none of the archive's prompts: there is no strategy to keep")
     state.rollouts.write(ctx.output_path("rollouts"), metadata)

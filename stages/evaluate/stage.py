@@ -7,9 +7,7 @@ no estimate for that k, and a notice says how many there are.
 import json
 from pathlib import Path
 
-from data_contracts.checkpoint import facts
-from data_contracts.contract import Key
-from data_contracts.dataset import DatasetWriter, read
+from data_contracts.dataset import DatasetWriter, read, token_metadata
 from data_contracts.values import StopReason
 from stages.context import StageContext
 from stages.cursor import parts
@@ -109,9 +107,7 @@ def write(ctx: StageContext[EvaluateParams], state: EvaluateState) -> None:
         lacking = sum(tally.scorable < k for tally in state.tallies)
         if lacking:
             ctx.notice(f"{lacking} prompts have fewer than {k} scorable samples: no estimate at k = {k}")
-    model = facts(policy)
-    metadata = {Key.TOKENIZER.value: model.tokenizer_digest, Key.VOCABULARY.value: str(model.vocabulary_size)}
-    state.samples.write(ctx.output_path("samples"), metadata)
+    state.samples.write(ctx.output_path("samples"), token_metadata(policy))
     with DatasetWriter(ctx.output_path("evaluation"), "evaluation/1", {}) as writer:
         writer.write(rows)
     text = json.dumps(summary, indent=1, sort_keys=True, allow_nan=False)

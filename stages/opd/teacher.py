@@ -35,13 +35,7 @@ class Teacher:
 
 def require_same_tokenizer(policy: Path, teacher: Path) -> None:
     """Raises GuardError unless both read and write the same token ids."""
-    ours, theirs = facts(policy), facts(teacher)
-    differing = [
-        name
-        for name in ("tokenizer_digest", "chat_template_digest", "eos_ids", "pad_id", "vocabulary_size")
-        if getattr(ours, name) != getattr(theirs, name)
-    ]
-    if differing:
+    if differing := facts(policy).differing(facts(teacher)):
         raise GuardError(
             f"the teacher must share the student's tokenizer; they differ in {', '.join(differing)}: "
             "its log-probs would be of other tokens"

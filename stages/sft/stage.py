@@ -1,7 +1,7 @@
 """SFT: cross-entropy on the reference answer's tokens, the prompt masked out."""
 
-from data_contracts.checkpoint import record_after, tokenizer_digest
-from data_contracts.dataset import DatasetWriter
+from data_contracts.checkpoint import record_after
+from data_contracts.dataset import DatasetWriter, token_metadata
 from stages.context import StageContext
 from stages.cursor import rows_of_step
 from stages.domains.demonstrated import open_referenced
@@ -42,7 +42,7 @@ def run(ctx: StageContext[SftParams]) -> None:
 def write_examples(
     ctx: StageContext[SftParams], rows: list[PromptRow], prompts: list[list[int]], answers: list[list[int]]
 ) -> None:
-    metadata = {"posttrain.tokenizer": tokenizer_digest(ctx.input("policy"))}
+    metadata = token_metadata(ctx.input("policy"))
     with DatasetWriter(ctx.output_path("examples"), "sft_examples/1", metadata) as writer:
         writer.write(
             [

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from data_contracts import dataset
 from data_contracts.breach import Breach, ContractBreach
-from data_contracts.checkpoint import CheckpointFacts, chat_template_digest, facts, tokenizer_digest
+from data_contracts.checkpoint import AGREED, CheckpointFacts, chat_template_digest, facts, tokenizer_digest
 from data_contracts.contract import Key
 from stages.declaration import Artefact, Declaration, Kind
-
-AGREED = ("tokenizer_digest", "chat_template_digest", "eos_ids", "pad_id", "vocabulary_size")
 
 
 @dataclass(frozen=True)
