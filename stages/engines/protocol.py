@@ -6,7 +6,7 @@ Shapes: B rows, T token positions, V vocabulary, P prompts, G samples of one pro
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from data_contracts.values import StopReason
 from stages.engines.params import Sampling
@@ -54,6 +54,9 @@ gradient does not depend on the split.
 
 
 class Trainer(Protocol):
+    model: Any
+    """The Hugging Face model that is trained; a stage exports it at its end."""
+
     def step(self, terms: Sequence[tuple["TokenBatch", MicroBatchLoss]]) -> float:
         """One optimizer step on the sum of the terms; returns the gradient's norm before clipping."""
         ...
@@ -63,5 +66,3 @@ class Trainer(Protocol):
     def save(self, folder: Path) -> None: ...
 
     def load(self, folder: Path) -> None: ...
-
-    def export_hf(self, folder: Path) -> None: ...

@@ -98,9 +98,6 @@ class TorchTrainer:
         ):
             group["lr"] = lr
 
-    def export_hf(self, folder: Path) -> None:
-        self.model.save_pretrained(folder)
-
 
 def learning_rate_factor(step: int, params: OptimizerParams, total_steps: int) -> float:
     """Linear warm-up to 1, then constant, or a cosine down to 0.1 at `total_steps`."""

@@ -9,7 +9,7 @@ import math
 from enum import StrEnum
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from stages.errors import GuardError
 
@@ -27,14 +27,7 @@ class Plateau(BaseModel):
 
     delta: float = Field(0.01, ge=0, description="smallest gain of the score that counts")
     patience: int = Field(3, ge=1, description="evaluations in a row without a gain")
-    min_steps: int = Field(0, ge=0)
-    max_steps: int = Field(..., ge=1)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.min_steps > self.max_steps:
-            raise ValueError(f"min_steps {self.min_steps} exceeds max_steps {self.max_steps}")
-        return self
+    min_steps: int = Field(0, ge=0, description="training steps before which none is a plateau")
 
 
 class PlateauState(BaseModel):
@@ -47,8 +40,11 @@ class PlateauState(BaseModel):
 
 
 class PlateauDetector:
-    def __init__(self, plateau: Plateau, state: PlateauState | None = None) -> None:
+    """`max_steps` is where training ends anyway."""
+
+    def __init__(self, plateau: Plateau, max_steps: int, state: PlateauState | None = None) -> None:
         self.plateau = plateau
+        self.max_steps = max_steps
         self.state = state or PlateauState()
 
     def update(self, step: int, score: float, standard_error: float) -> Decision:
@@ -69,11 +65,11 @@ class PlateauDetector:
             self.state = state.model_copy(update={"step": step, "without_gain": state.without_gain + 1})
         if step >= self.plateau.min_steps and self.state.without_gain >= self.plateau.patience:
             return Decision.PLATEAU
-        return Decision.MAX_STEPS if step >= self.plateau.max_steps else Decision.CONTINUE
+        return Decision.MAX_STEPS if step >= self.max_steps else Decision.CONTINUE
 
     def to_json(self) -> str:
         return self.state.model_dump_json()
 
     @classmethod
-    def from_json(cls, plateau: Plateau, text: str) -> Self:
-        return cls(plateau, PlateauState.model_validate_json(text))
+    def from_json(cls, plateau: Plateau, max_steps: int, text: str) -> Self:
+        return cls(plateau, max_steps, PlateauState.model_validate_json(text))

@@ -2,23 +2,20 @@
 
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
 from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule
+from stages.estimators.plateau import Plateau
 
 
-class PlateauParams(BaseModel):
-    """When distillation has given what it can; see stages/estimators/plateau.py."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class PlateauParams(Plateau):
+    """When distillation has given what it can, and the validations that tell."""
 
     evaluate_every: int = Field(8, ge=1, description="steps between two validations")
     prompts: int = Field(128, ge=2, description="validation prompts, the same ones each time")
     samples: int = Field(8, ge=1, description="samples a prompt; the score is their mean reward")
-    delta: float = Field(0.01, ge=0)
-    patience: int = Field(3, ge=1, description="validations without a gain")
-    min_steps: int = Field(16, ge=0)
+    min_steps: int = Field(16, ge=0, description="training steps before which none is a plateau")
 
 
 class OpdParams(SeededParams):

@@ -6,42 +6,53 @@ The switch to RL is decided by held-out reward only, never by the training loss;
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data_contracts.checkpoint import read_record, record_after
 from stages.context import StageContext
 from stages.cursor import rows_of_step
-from stages.domains.pool import open_pool
-from stages.domains.prompt_table import read_prompts
+from stages.domains.pool import VerifierPool, open_pool
+from stages.domains.prompt_table import PromptRow, read_prompts
 from stages.domains.protocol import Split
 from stages.domains.selection import choose
 from stages.engines.batch import align_to_targets, completion_batch
 from stages.engines.chat import open_tokenizer, prompt_ids
 from stages.engines.checkpoint import export
 from stages.engines.hf import open_engine
-from stages.engines.torch_trainer import TorchTrainer, open_trainer
+from stages.engines.protocol import RolloutEngine, Trainer
+from stages.engines.torch_trainer import open_trainer
 from stages.errors import GuardError
-from stages.estimators.plateau import Decision, Plateau, PlateauDetector
+from stages.estimators.plateau import Decision, PlateauDetector
 from stages.opd.loss import DistillationTerm
 from stages.opd.params import OpdParams
 from stages.opd.teacher import Teacher, require_same_tokenizer
 from stages.opd.validation import Validation, score
 from stages.sampling.judged import sample_groups
 
+Context = StageContext[OpdParams]
+
+
+@dataclass(frozen=True)
+class Student:
+    """The policy that is trained, what samples it, and the rows that it is trained and judged on."""
+
+    trainer: Trainer
+    engine: RolloutEngine
+    tokenizer: Any
+    prompts: list[list[int]]  # token ids of the training prompts
+    held_out: list[PromptRow]
+
 
 class OpdState:
-    """The student, its optimizer, the detector, the curve that it saw, and how often the teacher spoke."""
+    """The student's weights, the detector, the curve that it saw, and how often the teacher spoke."""
 
-    def __init__(self, trainer: TorchTrainer, teacher: Teacher, params: OpdParams) -> None:
+    def __init__(self, trainer: Trainer, teacher: Teacher, params: OpdParams) -> None:
         self.trainer = trainer
         self.teacher = teacher
-        self.plateau = Plateau(
-            delta=params.plateau.delta,
-            patience=params.plateau.patience,
-            min_steps=params.plateau.min_steps,
-            max_steps=params.max_steps,
-        )
-        self.detector = PlateauDetector(self.plateau)
+        self.params = params
+        self.detector = PlateauDetector(params.plateau, params.max_steps)
         self.curve: list[Validation] = []
 
     def save(self, folder: Path) -> None:
@@ -56,85 +67,111 @@ class OpdState:
     def load(self, folder: Path) -> None:
         self.trainer.load(folder)
         saved = json.loads((folder / "switch.json").read_text())
-        self.detector = PlateauDetector.from_json(self.plateau, saved["detector"])
+        params = self.params
+        self.detector = PlateauDetector.from_json(params.plateau, params.max_steps, saved["detector"])
         self.curve = [Validation(**validation) for validation in saved["curve"]]
         self.teacher.calls = saved["teacher_calls"]
 
 
-def run(ctx: StageContext[OpdParams]) -> None:
-    params = ctx.params
+def run(ctx: Context) -> None:
     policy = ctx.input("policy")
+    refuse_rl_ancestor(policy)
+    require_same_tokenizer(policy, ctx.input("teacher"))
+    student = open_student(ctx)
+    state = OpdState(student.trainer, Teacher(ctx.input("teacher")), ctx.params)
+    with open_pool(ctx) as pool:
+        decision, trained = distil(ctx, student, state, pool)
+    state.teacher.retire()
+    if decision is not Decision.PLATEAU:
+        ctx.notice(
+            f"distillation ran into max_steps={ctx.params.max_steps} before a plateau: "
+            "the switch to RL may be early"
+        )
+    write_switch(ctx.output("switch"), state.curve, trained, decision, state.teacher.calls)
+    record = record_after(policy, "opd", trained)
+    export(student.trainer.model, student.tokenizer, record, ctx.output("checkpoint"))
+
+
+def refuse_rl_ancestor(policy: Path) -> None:
     record = read_record(policy)
     if record.rl_steps:
         raise GuardError(
             f"opd comes before rl, and this policy has {record.rl_steps} RL steps behind it: "
             "distil the model that RL started from"
         )
-    require_same_tokenizer(policy, ctx.input("teacher"))
+
+
+def open_student(ctx: Context) -> Student:
+    params, policy = ctx.params, ctx.input("policy")
     tokenizer = open_tokenizer(policy)
-    teacher = Teacher(ctx.input("teacher"))
-    trainer = open_trainer(policy, params.optimizer, params.max_steps, ctx.runtime)
-    engine = open_engine(policy, params.engine, ctx.runtime)
     rows = read_prompts(ctx.input("prompts"), Split.TRAIN)
-    held_out = choose(
-        read_prompts(ctx.input("prompts"), Split.VALIDATION),
-        params.plateau.prompts,
-        ctx.seed("held out"),
+    held_out = read_prompts(ctx.input("prompts"), Split.VALIDATION)
+    return Student(
+        trainer=open_trainer(policy, params.optimizer, params.max_steps, ctx.runtime),
+        engine=open_engine(policy, params.engine, ctx.runtime),
+        tokenizer=tokenizer,
+        prompts=[prompt_ids(tokenizer, row.messages) for row in rows],
+        held_out=choose(held_out, params.plateau.prompts, ctx.seed("held out")),
     )
-    prompts = [prompt_ids(tokenizer, row.messages) for row in rows]
-    state = OpdState(trainer, teacher, params)
-    decision, trained = Decision.CONTINUE, params.max_steps
 
-    with open_pool(ctx) as pool:
 
-        def validate(step: int) -> Decision:
-            engine.load_weights(trainer.weights(), step)
-            seed = ctx.seed("validation")  # the same noise each time: two validations differ by their weights
-            groups = sample_groups(
-                engine, tokenizer, pool, held_out, params.plateau.samples, params.sampling, seed
-            )
-            validation = score(step, groups)
-            state.curve.append(validation)
-            ctx.log(step, validation=validation.score, validation_error=validation.standard_error)
-            return state.detector.update(step, validation.score, validation.standard_error)
+def distil(ctx: Context, student: Student, state: OpdState, pool: VerifierPool) -> tuple[Decision, int]:
+    """Train until the detector decides; returns its decision and the steps that are behind the student."""
+    params = ctx.params
+    for step in ctx.steps(params.max_steps, state):
+        if step == 0:
+            validate(ctx, student, state, pool, step)
+        train_step(ctx, student, state.teacher, step)
+        done = step + 1
+        # before the step is saved: what has been validated is not validated again
+        if done % params.plateau.evaluate_every == 0 or done == params.max_steps:
+            decision = validate(ctx, student, state, pool, done)
+            if decision is not Decision.CONTINUE:
+                return decision, done
+    raise AssertionError("the detector decides at max_steps at the latest")
 
-        for step in ctx.steps(params.max_steps, state):
-            if step == 0:
-                validate(step)
-            engine.load_weights(trainer.weights(), step)
-            taken = rows_of_step(len(rows), params.prompts_per_step, step, ctx.seed("rows"))
-            own = [prompts[index] for index in taken]
-            rollouts = engine.generate(own, 1, params.sampling, ctx.seed("samples", step))
-            batch = completion_batch(
-                own, [rollout.completion_ids for rollout in rollouts], tokenizer.pad_token_id
-            )
-            recorded_BT = align_to_targets(batch, [rollout.logprobs for rollout in rollouts])
-            term = DistillationTerm(batch, teacher, recorded_BT, params.sampling.temperature)
-            norm = trainer.step([(batch, term.loss)])
-            done = step + 1
-            term.agreement.require(params.engine.max_logprob_gap, done)
-            ctx.log(
-                done,
-                reverse_kl=term.reverse_kl,
-                logprob_gap=term.agreement.gap,
-                gradient_norm=norm,
-                tokens=batch.target_count,
-            )
-            # before the step is saved: what has been validated is not validated again
-            if done % params.plateau.evaluate_every == 0 or done == params.max_steps:
-                decision = validate(done)
-                if decision is not Decision.CONTINUE:
-                    trained = done
-                    break
-        teacher.retire()
 
-    if decision is not Decision.PLATEAU:
-        ctx.notice(
-            f"distillation ran into max_steps={params.max_steps} with its validation still rising: "
-            "the switch to RL is early"
-        )
-    write_switch(ctx.output("switch"), state.curve, trained, decision, teacher.calls)
-    export(trainer.model, tokenizer, record_after(policy, "opd", trained), ctx.output("checkpoint"))
+def validate(ctx: Context, student: Student, state: OpdState, pool: VerifierPool, step: int) -> Decision:
+    """Score the student on the held-out prompts and let the detector decide."""
+    params = ctx.params
+    student.engine.load_weights(student.trainer.weights(), step)
+    seed = ctx.seed("validation")  # the same noise each time: two validations differ by their weights
+    groups = sample_groups(
+        student.engine,
+        student.tokenizer,
+        pool,
+        student.held_out,
+        params.plateau.samples,
+        params.sampling,
+        seed,
+    )
+    validation = score(step, groups)
+    state.curve.append(validation)
+    ctx.log(step, validation=validation.score, validation_error=validation.standard_error)
+    return state.detector.update(step, validation.score, validation.standard_error)
+
+
+def train_step(ctx: Context, student: Student, teacher: Teacher, step: int) -> None:
+    """Sample from the student, ask the teacher about these samples, and take one optimizer step."""
+    params = ctx.params
+    student.engine.load_weights(student.trainer.weights(), step)
+    taken = rows_of_step(len(student.prompts), params.prompts_per_step, step, ctx.seed("rows"))
+    prompts = [student.prompts[index] for index in taken]
+    rollouts = student.engine.generate(prompts, 1, params.sampling, ctx.seed("samples", step))
+    batch = completion_batch(
+        prompts, [rollout.completion_ids for rollout in rollouts], student.tokenizer.pad_token_id
+    )
+    recorded_BT = align_to_targets(batch, [rollout.logprobs for rollout in rollouts])
+    term = DistillationTerm(batch, teacher, recorded_BT, params.sampling.temperature)
+    norm = student.trainer.step([(batch, term.loss)])
+    term.agreement.require(params.engine.max_logprob_gap, step + 1)
+    ctx.log(
+        step + 1,
+        reverse_kl=term.reverse_kl,
+        logprob_gap=term.agreement.gap,
+        gradient_norm=norm,
+        tokens=batch.target_count,
+    )
 
 
 def write_switch(

@@ -81,7 +81,12 @@ BROKEN: list[tuple[str, dict[str, Any], str, str]] = [
     ("sft_examples/1", {"loss_mask": [0, 1]}, "loss_mask", "as long as tokens"),
     ("sft_examples/1", {"tokens": [1, 2, 10]}, "tokens", "token ids in [0, 10)"),
     ("prompts/1", {"id": "p0"}, "id", "unique"),
-    ("prompts/1", {"split": "dev"}, "split", "one of pretrain, train, validation, test-values, test-compositions"),
+    (
+        "prompts/1",
+        {"split": "dev"},
+        "split",
+        "one of pretrain, train, validation, test-values, test-compositions",
+    ),
     ("prompts/1", {"readings": 3}, "readings", "one of 1, 2"),
     ("prompts/1", {"readings": 2}, "readings", "2 iff ambiguity is named"),
     ("prompts/1", {"ambiguity": "C"}, "readings", "2 iff ambiguity is named"),

@@ -10,11 +10,12 @@ from pydantic import ValidationError
 from stages.errors import GuardError
 from stages.estimators.plateau import Decision, Plateau, PlateauDetector
 
-PLATEAU = Plateau(delta=0.01, patience=3, min_steps=0, max_steps=10_000)
+PLATEAU = Plateau(delta=0.01, patience=3, min_steps=0)
+NEVER = 10_000
 
 
-def decisions(plateau, scores, standard_error=0.0, every=1):
-    detector = PlateauDetector(plateau)
+def decisions(plateau, scores, standard_error=0.0, every=1, max_steps=NEVER):
+    detector = PlateauDetector(plateau, max_steps)
     return [detector.update((i + 1) * every, score, standard_error) for i, score in enumerate(scores)]
 
 
@@ -48,40 +49,38 @@ def test_a_gain_within_noise_is_not_a_gain():
 
 
 def test_min_and_max_steps():
-    bounded = Plateau(delta=0.01, patience=2, min_steps=60, max_steps=100)
-    taken = decisions(bounded, [0.5] * 6, every=10)
+    bounded = Plateau(delta=0.01, patience=2, min_steps=60)
+    taken = decisions(bounded, [0.5] * 6, every=10, max_steps=100)
     assert [d is Decision.PLATEAU for d in taken] == [False] * 5 + [True]
-    rising = decisions(bounded, [0.1 * i for i in range(10)], every=10)
+    rising = decisions(bounded, [0.1 * i for i in range(10)], every=10, max_steps=100)
     assert rising == [Decision.CONTINUE] * 9 + [Decision.MAX_STEPS]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(0, 29))
 def test_resume_decides_as_an_undisturbed_run(scores, cut):
     undisturbed = decisions(PLATEAU, scores, standard_error=0.02)
-    detector = PlateauDetector(PLATEAU)
+    detector = PlateauDetector(PLATEAU, NEVER)
     resumed = []
     for i, score in enumerate(scores):
         if i == cut:
-            detector = PlateauDetector.from_json(PLATEAU, detector.to_json())
+            detector = PlateauDetector.from_json(PLATEAU, NEVER, detector.to_json())
         resumed.append(detector.update(i + 1, score, 0.02))
     assert resumed == undisturbed
 
 
 def test_best_step_is_recorded():
-    detector = PlateauDetector(PLATEAU)
+    detector = PlateauDetector(PLATEAU, NEVER)
     for step, score in [(10, 0.2), (20, 0.6), (30, 0.605)]:
         detector.update(step, score, 0.0)
     assert (detector.state.best, detector.state.best_step) == (0.6, 20)
 
 
 def test_refusals():
-    detector = PlateauDetector(PLATEAU)
+    detector = PlateauDetector(PLATEAU, NEVER)
     detector.update(5, 0.1, 0.0)
     with pytest.raises(GuardError, match="order of steps"):
         detector.update(5, 0.2, 0.0)
     with pytest.raises(GuardError, match="not a measurement"):
         detector.update(6, float("nan"), 0.0)
-    with pytest.raises(ValidationError, match="exceeds max_steps"):
-        Plateau(min_steps=10, max_steps=5)
     with pytest.raises(ValidationError):
-        Plateau(max_steps=5, patiance=2)
+        Plateau(patiance=2)

@@ -10,7 +10,7 @@ from stages.engines.batch import completion_batch
 from stages.engines.params import OptimizerParams, Sampling, Schedule
 from stages.engines.torch_trainer import open_trainer
 from stages.errors import GuardError
-from stages.estimators.plateau import Plateau, PlateauDetector
+from stages.estimators.plateau import PlateauDetector
 from stages.opd.loss import DistillationTerm
 from stages.opd.params import OpdParams, PlateauParams
 from stages.opd.stage import run
@@ -117,7 +117,7 @@ def test_a_flat_validation_stops_at_the_right_step(
     found = switch(attempt)
     assert (found["switch_step"], found["reason"]) == (expected, "plateau")
     assert len({point["score"] for point in found["curve"]}) == 1
-    detector = PlateauDetector(Plateau(delta=0.01, patience=patience, min_steps=min_steps, max_steps=9))
+    detector = PlateauDetector(plateau, 9)
     decisions = [
         detector.update(point["step"], point["score"], point["standard_error"]) for point in found["curve"]
     ]
