@@ -26,7 +26,7 @@ from stages.prompts.params import PromptsParams
 from stages.rl.params import RlParams
 from stages.sft.params import SftParams
 from stages.teacher.params import TeacherParams
-from tasks.session import stage
+from tasks.stage import stage
 
 
 def _teacher_is(given: Any) -> str:

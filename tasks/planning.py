@@ -1,20 +1,19 @@
 """A plan: for each node of a flow whether it is reused, resumed or run, and why. Nothing is started."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
 from stages.errors import UsageError
+from tasks.changes import changes, missing_before
 from tasks.execute import Request
 from tasks.runs import Run
 from tasks.session import Session
 from tasks.store.keys import params_of
 from tasks.store.manifest import Manifest, Outputs, Ref
 from tasks.store.work import Work
-
-SHOWN_CHANGES = 4
 
 
 class Action(StrEnum):
@@ -56,7 +55,7 @@ class PlanningSession(Session):
             )
             return found.refs()
         before = self._before(request)
-        if self.selection.must_exist(request.node):
+        if self.selection.must_exist:
             raise UsageError(
                 missing_before(self.selection.from_node or "", request.node, self._why(request, before))
             )
@@ -162,49 +161,10 @@ class PlanningSession(Session):
 
 def plan(session: PlanningSession, flow: Callable[[], object]) -> list[PlanLine]:
     """Walk through `flow` and say what would happen. Raises UsageError for a node that it does not have."""
-    with session.current():
+    with session.answers():
         flow()
     session.selection.check()
     return session.lines
-
-
-def missing_before(from_node: str, node: str, why: str) -> str:
-    return (
-        f"cannot start from {from_node}: {node}, which comes before it, has no result ({why}); "
-        f"run without --from"
-    )
-
-
-def changes(before: Manifest, request: Request) -> list[str]:
-    """What differs between a result and a request for the same node: version, parameters, inputs."""
-    found = []
-    if before.version != request.declaration.version:
-        found.append(f"version {before.version} -> {request.declaration.version}")
-    code = request.declaration.foreign_code(request.params).versions
-    for name in sorted(before.code.keys() | code.keys()):
-        if before.code.get(name) != code.get(name):
-            found.append(f"{name} version {before.code.get(name, 'unset')} -> {code.get(name, 'unset')}")
-    old, new = _leaves(before.params), _leaves(params_of(request.params))
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name) or (name in old) != (name in new):
-            found.append(f"{name} {old.get(name, 'unset')} -> {new.get(name, 'unset')}")
-    for name in sorted(before.inputs.keys() | request.inputs.keys()):
-        if name not in before.inputs or name not in request.inputs:
-            found.append(f"input {name} {'added' if name in request.inputs else 'dropped'}")
-        elif request.inputs[name].known and request.inputs[name].digest != before.inputs[name].digest:
-            found.append(f"input {name} changed")
-    more = len(found) - SHOWN_CHANGES
-    return found[:SHOWN_CHANGES] + ([f"{more} more changes"] if more > 0 else [])
-
-
-def _leaves(value: Any, prefix: str = "") -> dict[str, Any]:
-    if isinstance(value, Mapping) and value:
-        return {
-            leaf: item
-            for name, below in value.items()
-            for leaf, item in _leaves(below, f"{prefix}.{name}" if prefix else name).items()
-        }
-    return {prefix: value}
 
 
 def _estimate(request: Request, before: list[Manifest]) -> float | None:

@@ -113,9 +113,9 @@ class Run:
         ended = datetime.now(UTC)
         self.write(self.record().model_copy(update={"state": state, "ended": ended, "message": message}))
 
-    def reopen(self, **changes: Any) -> None:
+    def reopen(self) -> None:
         """The same run goes on (a resume, a retry by Prefect)."""
-        fresh = {"state": RunState.RUNNING, "ended": None, "message": "", **changes}
+        fresh = {"state": RunState.RUNNING, "ended": None, "message": ""}
         self.write(self.record().model_copy(update=fresh))
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""What a flow calls, `stage(node, params, **inputs)`, and the session that answers: one plans, one executes.
+"""The session that answers a flow's calls of `stage`: one plans (`planning`), one runs (`run_session`).
 
-The session is found in a context variable, so that a flow reads as a story. A flow that runs without one,
-under a Prefect worker, gets an executing session made from the environment.
+It is found in a context variable, so that a flow reads as a story. A flow that runs without one, under a
+Prefect worker, gets one made from the environment (`worker`).
 """
 
 from abc import ABC, abstractmethod
@@ -16,29 +16,15 @@ from stages.spec import Runtime
 from tasks import provenance
 from tasks.execute import Request
 from tasks.store.home import Home
-from tasks.store.manifest import Outputs, Provenance, Ref
+from tasks.store.manifest import Outputs, Provenance
 from tasks.store.objects import Store
 
-_current: ContextVar["Session | None"] = ContextVar("posttrain_session", default=None)
+_answering: ContextVar["Session | None"] = ContextVar("posttrain_session", default=None)
 
 
-def stage(node: str, params: StageParams, **inputs: Ref) -> Outputs:
-    """The outputs of a node of the flow, by name: reused, resumed or made now; or, in a plan, foreseen.
-
-    `node` names this use of the stage (`evaluate.sft`) for status, `--from` and `--force`. The stage is the
-    one whose `params.py` holds the class of `params`. Raises UsageError for inputs that the stage does not
-    declare.
-    """
-    return current().stage(node, params, inputs)
-
-
-def current() -> "Session":
-    found = _current.get()
-    if found is None:
-        from tasks.worker import from_environment
-
-        return from_environment()
-    return found
+def answering() -> "Session | None":
+    """The session that `stage` asks in this context."""
+    return _answering.get()
 
 
 @dataclass
@@ -63,7 +49,9 @@ class Selection:
             self._again.add(node)
         return again or node in self.forced
 
-    def must_exist(self, node: str) -> bool:
+    @property
+    def must_exist(self) -> bool:
+        """Whether the node asked for last comes before `from_node`."""
         return self.from_node is not None and self.from_node not in self._seen
 
     def check(self) -> None:
@@ -134,13 +122,13 @@ class Session(ABC):
         self.selection = Selection(self.selection.forced, self.selection.from_node)
 
     @contextmanager
-    def current(self) -> Iterator[None]:
+    def answers(self) -> Iterator[None]:
         """Within, `stage` asks this session."""
-        token = _current.set(self)
+        token = _answering.set(self)
         try:
             yield
         finally:
-            _current.reset(token)
+            _answering.reset(token)
 
     def _provenance(self, node: str, declared: Declaration, params: StageParams) -> Provenance:
         git = provenance.git()

@@ -12,17 +12,17 @@ from pydantic import BaseModel
 
 from stages.spec import Runtime
 from tasks import runs
-from tasks.adapter import FlowRun, flow_run
-from tasks.executing import ExecutingSession, start
+from tasks.flow_run import FlowRun, flow_run
+from tasks.run_session import RunSession, start
 from tasks.runs import NodeState, Run, RunKind, RunState
 from tasks.store.home import Home
 
 WORKER_FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # set by a worker for the process of a flow run
 
-_sessions: dict[str, ExecutingSession] = {}  # by flow run; "" is that of code outside of any
+_sessions: dict[str, RunSession] = {}  # by flow run; "" is that of code outside of any
 
 
-def from_environment() -> ExecutingSession:
+def from_environment() -> RunSession:
     """Raises StageBusy if another process works on the same flow run."""
     found = flow_run()
     known = _sessions.get(found.id if found else "")
@@ -31,7 +31,7 @@ def from_environment() -> ExecutingSession:
             known.begin_again()  # a script may use a node name as often as it likes
         return known
     run = _run(Home.from_environment(), found)
-    session = ExecutingSession(run)
+    session = RunSession(run)
     session.under_worker = WORKER_FLOW_RUN in os.environ
     ownership = ExitStack()
     ownership.enter_context(run.alive())

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +40,3 @@ def say(text: str) -> None:
 
 def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
-
-
-Tell = Callable[[str], None]

@@ -24,9 +24,9 @@ def evaluate(
     from flows.recipe import load
     from stages.errors import UsageError
     from tasks.ask import checkpoint_folder, prompts_of
-    from tasks.executing import ExecutingSession, start
+    from tasks.run_session import RunSession, start
     from tasks.runs import RunKind
-    from tasks.session import stage
+    from tasks.stage import stage
     from tasks.store.home import Home
     from tasks.store.objects import Store
 
@@ -52,7 +52,7 @@ def evaluate(
         sources=loaded.sources,
         profile=loaded.profile,
     )
-    with display() as shown, ExecutingSession(run, reporter=shown).active():
+    with display() as shown, RunSession(run, reporter=shown).active():
         if policy is None:
             policy = stage("adopt", adopted(model))["checkpoint"]
         stage("evaluate", asked, policy=policy, prompts=made_with["prompts"], domain=made_with["domain"])

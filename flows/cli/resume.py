@@ -13,7 +13,7 @@ def resume(run_id: options.RunId = None, last: options.Last = False, as_json: op
     Finished nodes are reused, the one in the middle continues from its last saved step. A run whose process
     is still alive is left alone.
     """
-    from flows.cli.execution import Job, carry_out
+    from flows.cli.job import Job, carry_out
     from stages.errors import UsageError
     from tasks.runs import RunKind, RunState
     from tasks.store.home import Home

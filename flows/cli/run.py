@@ -17,7 +17,7 @@ def run(
     Ctrl-C stops at the next step boundary; `posttrain resume` goes on from there. The flow reports to the
     Prefect server that PREFECT_API_URL names, else to that of `posttrain up`, else to a private one.
     """
-    from flows.cli.execution import Job, carry_out
+    from flows.cli.job import Job, carry_out
     from tasks.store.home import Home
 
     def prepare() -> Job:

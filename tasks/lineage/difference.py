@@ -3,7 +3,7 @@
 from typing import Any
 
 from tasks.lineage.ancestry import Ancestry
-from tasks.lineage.entities import flatten
+from tasks.store.keys import leaves
 from tasks.store.manifest import Manifest, Record
 
 COMPARED_PROVENANCE = ("recipe_digest", "git_commit", "environment_digest", "python", "host")
@@ -92,7 +92,7 @@ def _fields(a: dict[str, Any], b: dict[str, Any]) -> list[FieldDifference]:
 
 
 def _identity(manifest: Manifest) -> dict[str, Any]:
-    params = {f"params.{name}": value for name, value in flatten(dict(manifest.params))}
+    params = {f"params.{name}": value for name, value in leaves(manifest.params)}
     code = {f"code.{name}": version for name, version in manifest.code.items()}
     return {"stage": manifest.stage, "version": manifest.version, **code, **params}
 

@@ -6,10 +6,10 @@ Every value depends on the manifest alone, so that logging the same manifest twi
 import json
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tasks.store.keys import leaves
 from tasks.store.manifest import Manifest
 
 DATASET_DIGEST_CHARS = 36  # MLflow's limit; the full digest goes to a tag
@@ -31,19 +31,10 @@ def short_digest(digest: str) -> str:
     return digest.removeprefix("sha256:")[:DATASET_DIGEST_CHARS]
 
 
-def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves of nested mappings with dotted names; lists stay leaves."""
-    if isinstance(value, dict) and value:
-        for name, child in value.items():
-            yield from flatten(child, f"{prefix}.{name}" if prefix else str(name))
-    else:
-        yield prefix, value
-
-
 def params(manifest: Manifest) -> dict[str, str]:
     """The result-affecting parameters, flattened; a long value is cut and ends in an ellipsis."""
     found = {}
-    for name, value in flatten(dict(manifest.params)):
+    for name, value in leaves(manifest.params):
         text = value if isinstance(value, str) else json.dumps(value)
         if name:
             found[metric_name(name)] = text if len(text) <= PARAM_CHARS else text[: PARAM_CHARS - 1] + "…"

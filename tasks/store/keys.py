@@ -8,7 +8,7 @@ equal bytes does not invalidate what follows. The runtime stays outside.
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -63,6 +63,15 @@ def params_of(params: StageParams) -> dict[str, Any]:
     found = plain(params, "params")
     assert isinstance(found, dict)
     return found
+
+
+def leaves(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of nested mappings with dotted names; lists stay leaves."""
+    if isinstance(value, Mapping) and value:
+        for name, below in value.items():
+            yield from leaves(below, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, value
 
 
 def stage_key(declaration: Declaration, params: StageParams, input_digests: Mapping[str, str]) -> str:

@@ -16,8 +16,8 @@ sys.path[:0] = [str(USER_PACKAGES)]
 from toy_stages.flow import RUNTIME, two_counters  # noqa: E402
 
 from stages.spec import Event  # noqa: E402  (after the path is set)
-from tasks.executing import ExecutingSession, start  # noqa: E402
 from tasks.planning import PlanLine, PlanningSession, plan  # noqa: E402
+from tasks.run_session import RunSession, start  # noqa: E402
 from tasks.runs import NodeRecord, Run  # noqa: E402
 from tasks.session import Selection  # noqa: E402
 from tasks.store.home import Home  # noqa: E402
@@ -65,7 +65,7 @@ class Runs:
         settings.setdefault("runtime", RUNTIME)
         run = run or start(self.home, "toy", **settings)  # type: ignore[arg-type]
         self.heard = Heard()
-        session = ExecutingSession(run, reporter=self.heard, wait_s=wait_s)
+        session = RunSession(run, reporter=self.heard, wait_s=wait_s)
         with session.active():
             flow()
         return run

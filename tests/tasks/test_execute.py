@@ -13,7 +13,7 @@ from stages.declaration import FILES
 from stages.errors import ExitCode, PosttrainError
 from tasks import runs
 from tasks.process.attempt import StageFailed
-from tasks.session import stage
+from tasks.stage import stage
 from tasks.store.objects import Store
 
 

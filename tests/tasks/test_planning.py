@@ -11,7 +11,7 @@ from stages.declaration import ForeignCode
 from stages.errors import UsageError
 from tasks.lineage.ancestry import walk
 from tasks.lineage.verify import rehash
-from tasks.session import stage
+from tasks.stage import stage
 from tasks.store.keys import UnstableValue
 from tasks.store.objects import Store
 

@@ -14,7 +14,7 @@ from stages.spec import Runtime
 from tasks import runs
 from tasks.process.attempt import StageFailed
 from tasks.runs import RunState
-from tasks.session import stage
+from tasks.stage import stage
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_a_runtime_that_changes_no_result_resumes(toys, monkeypatch):
     with pytest.raises(StageFailed):
         toys.go()
     monkeypatch.delenv("TOY_DEED")
-    toys.go(runtime=Runtime(threads=1, save_every_s=60, verifier_workers=2, verifier_deadline_s=99))
+    toys.go(runtime=Runtime(threads=1, save_every_s=60, verifier_workers=2))
     assert toys.heard.steps("one") == [4, 5, 6]
     assert toys.heard.notices() == []
 

@@ -8,7 +8,7 @@ import pytest
 from stages.errors import UsageError
 from stages.spec import Runtime
 from tasks import runs
-from tasks.executing import start
+from tasks.run_session import start
 from tasks.runs import NodeRecord, NodeState, RunState
 from tasks.store.lock import Owner, StageBusy, locked
 from tasks.store.objects import Store

@@ -13,11 +13,6 @@ def test_metric_names_are_ones_that_mlflow_takes(name, accepted):
     assert entities.metric_name(name) == accepted
 
 
-def test_flatten_keeps_lists_and_empty_mappings_as_leaves():
-    nested = {"a": {"b": 1, "c": {"d": [1, 2]}}, "e": {}}
-    assert dict(entities.flatten(nested)) == {"a.b": 1, "a.c.d": [1, 2], "e": {}}
-
-
 def test_short_digest_fits_the_limit_of_mlflow():
     assert entities.short_digest("sha256:" + "ab" * 32) == "ab" * 18
 

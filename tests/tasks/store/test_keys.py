@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from toy_stages.counter.params import STAGE, CounterParams
 
 from stages.declaration import StageParams
-from tasks.store.keys import UnstableValue, canonical, params_of, stage_key
+from tasks.store.keys import UnstableValue, canonical, leaves, params_of, stage_key
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -119,3 +119,8 @@ def test_a_users_domain_is_watched_and_an_unknown_one_refused(monkeypatch):
     assert STAGE.foreign_code(PromptsParams(domain="letters_domain:Letters")).modules == ("letters_domain",)
     with pytest.raises(UsageError, match="there is no domain 'sqll'"):
         stage_key(STAGE, PromptsParams(domain="sqll"), {})
+
+
+def test_lists_and_empty_mappings_are_leaves():
+    nested = {"a": {"b": 1, "c": {"d": [1, 2]}}, "e": {}}
+    assert dict(leaves(nested)) == {"a.b": 1, "a.c.d": [1, 2], "e": {}}

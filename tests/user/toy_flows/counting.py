@@ -4,7 +4,7 @@ from prefect import flow
 from toy_stages.counter.params import CounterParams
 
 from flows.recipe import Recipe
-from tasks.session import stage
+from tasks.stage import stage
 
 
 class Counting(Recipe):

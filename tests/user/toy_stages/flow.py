@@ -9,8 +9,8 @@ import sys
 
 from stages.errors import PosttrainError
 from stages.spec import Runtime
-from tasks.executing import ExecutingSession, start
-from tasks.session import stage
+from tasks.run_session import RunSession, start
+from tasks.stage import stage
 from tasks.store.home import Home
 from tasks.store.manifest import Outputs
 from toy_stages.counter.params import CounterParams
@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("--force", action="append", default=[])
     arguments = parser.parse_args()
     run = start(Home.from_environment(), "two-counters", runtime=RUNTIME, forced=arguments.force)
-    session = ExecutingSession(run, wait_s=arguments.wait)
+    session = RunSession(run, wait_s=arguments.wait)
     try:
         with session.active():
             outputs = two_counters()

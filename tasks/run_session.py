@@ -14,9 +14,10 @@ from stages.declaration import StageParams
 from stages.errors import PosttrainError, StageStopped, UsageError
 from stages.spec import Event, EventKind, Runtime
 from tasks import provenance, runs
-from tasks.adapter import FlowRun, flow_run, through_prefect
+from tasks.changes import changes, missing_before
 from tasks.execute import Request, Result, execute
-from tasks.planning import changes, missing_before
+from tasks.flow_run import FlowRun, flow_run
+from tasks.prefect_task import through_prefect
 from tasks.process import signals
 from tasks.progress import LogReporter, Reporter
 from tasks.runs import NodeRecord, NodeState, Run, RunKind, RunRecord, RunState
@@ -29,7 +30,7 @@ from tasks.store.work import Work
 LEDGER_EVERY_S = 1.0
 
 
-class ExecutingSession(Session):
+class RunSession(Session):
     """Use as `with session.active(): flow(recipe)`."""
 
     def __init__(self, run: Run, *, reporter: Reporter | None = None, wait_s: float = 0.0) -> None:
@@ -58,7 +59,7 @@ class ExecutingSession(Session):
 
         Raises StageStopped for whatever ends it after a stop was asked for, StageBusy if the run is alive.
         """
-        with self.run.alive(), self.current(), signals.forwarded(self.reporter.on_stop):
+        with self.run.alive(), self.answers(), signals.forwarded(self.reporter.on_stop):
             self.run.reopen()
             try:
                 yield
@@ -78,10 +79,10 @@ class ExecutingSession(Session):
         return super().stage(node, params, inputs)
 
     def answer(self, request: Request) -> Outputs:
-        if self.selection.must_exist(request.node):
+        if self.selection.must_exist:
             self._require(request)
         self._pending[request.node] = request
-        return through_prefect(self, request)
+        return through_prefect(self.perform, request)
 
     def _within(self, found: FlowRun) -> None:
         """The flow run that the nodes belong to, known when the first one asks; or Prefect retries it."""
@@ -97,10 +98,8 @@ class ExecutingSession(Session):
             why = "; ".join(changes(last, request)) if last else "never run before"
             raise UsageError(missing_before(self.selection.from_node or "", request.node, why))
 
-    # one node; called by the adapter, inside the Prefect task
-
     def perform(self, node: str) -> Result:
-        """Make or reuse the node's result and keep the ledger; called by the adapter, in the Prefect task."""
+        """Make or reuse the node's result and keep the ledger; called within the Prefect task."""
         try:
             with signals.forwarded(self.reporter.on_stop):
                 return self._perform(self._pending[node])
@@ -186,7 +185,7 @@ def start(
     from_node: str | None = None,
     flow_run_id: str | None = None,
 ) -> Run:
-    """A new run in the ledger; hand it to ExecutingSession. `recipe` is resolved, as JSON types."""
+    """A new run in the ledger; hand it to RunSession. `recipe` is resolved, as JSON types."""
     git = provenance.git()
     record = RunRecord(
         id=runs.new_run_id(flow),

@@ -90,7 +90,7 @@ def _await(server: "RunServer", *, nothing_to_do: bool) -> None:
 
 def _ledger(home: "Home", job: Job, lines: "list[PlanLine]") -> "Run":
     """The run's entry with all nodes of the flow waiting."""
-    from tasks.executing import start
+    from tasks.run_session import start
     from tasks.runs import NodeRecord
 
     run = job.run or start(
@@ -108,9 +108,9 @@ def _ledger(home: "Home", job: Job, lines: "list[PlanLine]") -> "Run":
 
 
 def _through_prefect(run: "Run", job: Job) -> None:
-    from tasks.executing import ExecutingSession
+    from tasks.run_session import RunSession
 
-    with display() as shown, ExecutingSession(run, reporter=shown).active():
+    with display() as shown, RunSession(run, reporter=shown).active():
         job.entry.flow(job.loaded.recipe)
 
 
