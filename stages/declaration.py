@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +19,13 @@ class StageParams(BaseModel):
     """Parameters that affect the result; all of them enter the key. The defaults are the vetted setting."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    expected_seconds: ClassVar[float | None] = None
+    """Of the defaults on two cores, for the estimate of a plan."""
+
+    def work(self) -> float:
+        """What the time grows with, in any unit: an estimate is scaled by the ratio of two of these."""
+        return 1.0
 
 
 class SeededParams(StageParams):

@@ -6,6 +6,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from pydantic import ValidationError
+
 from stages.errors import UsageError
 from tasks.changes import changes, missing_before
 from tasks.execute import Request
@@ -168,19 +170,18 @@ def plan(session: PlanningSession, flow: Callable[[], object]) -> list[PlanLine]
 
 
 def _estimate(request: Request, before: list[Manifest]) -> float | None:
-    """Seconds of an earlier result with these parameters, else of the latest or usual one, by its steps."""
-    params = params_of(request.params)
-    if same := [found for found in before if found.params == params]:
+    """Seconds of an earlier result with these parameters, else of the latest or usual one, scaled by work."""
+    params = request.params
+    if same := [found for found in before if found.params == params_of(params)]:
         return same[-1].seconds
     if before:
-        return before[-1].seconds * _share(params.get("steps"), before[-1].params.get("steps"))
-    expected: float | None = getattr(type(request.params), "expected_seconds", None)
-    usual = type(request.params).model_fields.get("steps")
-    return expected * _share(params.get("steps"), usual.default if usual else None) if expected else None
-
-
-def _share(steps: Any, of: Any) -> float:
-    return steps / of if isinstance(steps, int) and isinstance(of, int) and of > 0 else 1.0
+        try:
+            then = type(params).model_validate(before[-1].params).work()
+        except ValidationError:  # of an older version
+            return before[-1].seconds
+        return before[-1].seconds * params.work() / then
+    usual = type(params).expected_seconds
+    return None if usual is None else usual * params.work() / type(params).model_construct().work()
 
 
 def _stale_source(request: Request, found: Manifest) -> str:

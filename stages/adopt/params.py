@@ -8,7 +8,7 @@ from stages.declaration import CHECKPOINT, Declaration, StageParams
 
 
 class AdoptParams(StageParams):
-    expected_seconds: ClassVar[float] = 20
+    expected_seconds: ClassVar[float | None] = 20
 
     source: str = Field(min_length=1, description="a local Hugging Face folder, or a hub id")
     content: str = Field("", description="digest of a local folder, so that changed weights make a new key")

@@ -7,11 +7,13 @@ from pydantic import Field
 from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
 from stages.engines.params import EngineParams, Sampling
 
+MANY = 1_000  # prompts where all are taken; for the estimate only
+
 
 class ArchiveParams(SeededParams):
     """A prompt is sampled in rounds until `patience` rounds in a row brought it no new strategy."""
 
-    expected_seconds: ClassVar[float] = 40
+    expected_seconds: ClassVar[float | None] = 40
 
     prompts: int | None = Field(200, ge=1, description="training prompts that get an archive; None is all")
     samples_per_round: int = Field(16, ge=2, description="a group of rollouts/1 has two samples at least")
@@ -20,6 +22,9 @@ class ArchiveParams(SeededParams):
     prompts_per_part: int = Field(25, ge=1, description="what a kill can cost")
     sampling: Sampling = Sampling()
     engine: EngineParams = EngineParams()
+
+    def work(self) -> float:
+        return (self.prompts or MANY) * self.samples_per_round * self.max_rounds
 
 
 STAGE = Declaration(

@@ -25,13 +25,16 @@ class Mixture(BaseModel):
 
 
 class BaseParams(SeededParams):
-    expected_seconds: ClassVar[float] = 170
+    expected_seconds: ClassVar[float | None] = 170
 
     shape: ModelShape = ModelShape()
     mixture: Mixture = Mixture()
     steps: int = Field(700, ge=1)
     rows_per_step: int = Field(64, ge=1)
     optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-3, warmup_steps=50)
+
+    def work(self) -> float:
+        return self.steps * self.rows_per_step
 
 
 STAGE = Declaration(

@@ -8,6 +8,8 @@ from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dat
 from stages.domains.protocol import Split
 from stages.engines.params import EngineParams, Sampling
 
+MANY = 150  # prompts where all of a split are taken; for the estimate only
+
 
 class EvaluateParams(SeededParams):
     """`samples` completions of each prompt give unbiased estimates for every k up to their number.
@@ -16,7 +18,7 @@ class EvaluateParams(SeededParams):
     verdict leaves one less.
     """
 
-    expected_seconds: ClassVar[float] = 40
+    expected_seconds: ClassVar[float | None] = 40
 
     prompts: dict[Split, int | None] = Field(
         {Split.TEST_VALUES: 64, Split.TEST_COMPOSITIONS: 32},
@@ -28,6 +30,9 @@ class EvaluateParams(SeededParams):
     prompts_per_step: int = Field(6, ge=1, description="prompts between two points of resumption")
     sampling: Sampling = Sampling()
     engine: EngineParams = EngineParams()
+
+    def work(self) -> float:
+        return self.samples * sum(limit or MANY for limit in self.prompts.values())
 
     @model_validator(mode="after")
     def _consistent(self) -> "EvaluateParams":

@@ -19,7 +19,7 @@ class PlateauParams(Plateau):
 
 
 class OpdParams(SeededParams):
-    expected_seconds: ClassVar[float] = 60
+    expected_seconds: ClassVar[float | None] = 60
 
     max_steps: int = Field(80, ge=1)
     prompts_per_step: int = Field(64, ge=1)
@@ -29,6 +29,11 @@ class OpdParams(SeededParams):
     optimizer: OptimizerParams = OptimizerParams(
         learning_rate=5e-4, warmup_steps=5, schedule=Schedule.CONSTANT
     )
+
+    def work(self) -> float:
+        """Samples of the student, those of the validations among them."""
+        validation = self.plateau.prompts * self.plateau.samples / self.plateau.evaluate_every
+        return self.max_steps * (self.prompts_per_step + validation)
 
     @model_validator(mode="after")
     def _steps_fit(self) -> "OpdParams":

@@ -16,7 +16,7 @@ class PromoteParams(StageParams):
     that of the candidate.
     """
 
-    expected_seconds: ClassVar[float] = 2
+    expected_seconds: ClassVar[float | None] = 2
 
     sigmas: float = Field(2.0, ge=0, description="standard errors that a difference must exceed to be one")
     minimum_gain: float = Field(0.02, description="rise of pass@1 over the base; also beyond noise")

@@ -12,7 +12,7 @@ from stages.domains.sql.params import SqlParams
 
 
 class PromptsParams(SeededParams):
-    expected_seconds: ClassVar[float] = 12
+    expected_seconds: ClassVar[float | None] = 12
 
     domain: str = "sql"
     """A built-in domain or a user's `package.module:Class`."""

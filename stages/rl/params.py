@@ -30,7 +30,7 @@ class PreflightParams(BaseModel):
 
 
 class RlParams(SeededParams):
-    expected_seconds: ClassVar[float] = 110
+    expected_seconds: ClassVar[float | None] = 110
 
     steps: int = Field(100, ge=1)
     prompts_per_step: int = Field(8, ge=1)
@@ -44,6 +44,9 @@ class RlParams(SeededParams):
     optimizer: OptimizerParams = OptimizerParams(
         learning_rate=2e-4, warmup_steps=5, schedule=Schedule.CONSTANT
     )
+
+    def work(self) -> float:
+        return self.steps * self.prompts_per_step * self.group_size
 
     @model_validator(mode="after")
     def _support_is_replayed(self) -> "RlParams":

@@ -9,11 +9,14 @@ from stages.engines.params import OptimizerParams
 
 
 class SftParams(SeededParams):
-    expected_seconds: ClassVar[float] = 20
+    expected_seconds: ClassVar[float | None] = 20
 
     steps: int = Field(60, ge=1)
     rows_per_step: int = Field(32, ge=1)
     optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-4)
+
+    def work(self) -> float:
+        return self.steps * self.rows_per_step
 
 
 STAGE = Declaration(

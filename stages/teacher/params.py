@@ -10,7 +10,7 @@ from stages.engines.params import ModelShape
 
 
 class TeacherParams(BaseParams):
-    expected_seconds: ClassVar[float] = 150
+    expected_seconds: ClassVar[float | None] = 150
 
     shape: ModelShape = ModelShape(hidden=160, intermediate=448)
     mixture: Mixture = Mixture(wrong_share=0.0, strategy_skew=0.8)
