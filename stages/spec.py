@@ -26,9 +26,7 @@ class Runtime(BaseModel):
     micro_batch_rows: int = Field(32, ge=1, description="rows of one forward pass in training")
     sample_batch_rows: int = Field(512, ge=1, description="rows decoded together")
     verifier_workers: int = Field(1, ge=1)
-    verifier_deadline_s: float = Field(
-        10.0, gt=0, description="wall-clock backstop for one verdict"
-    )
+    verifier_deadline_s: float = Field(10.0, gt=0, description="wall-clock backstop for one verdict")
 
 
 class StageSpec(BaseModel):

@@ -66,13 +66,14 @@ class Answer(BaseModel):
 
 
 def ask(question: Question) -> Answer:
-    """Raises UsageError if the domain has no prompts at all."""
+    """Raises UsageError if the domain cannot be opened or has no prompts at all."""
     from stages.domains.pool import VerifierPool
     from stages.domains.registry import open_domain
     from stages.domains.sql.domain import SqlDomain
     from stages.engines.chat import answer_text, open_tokenizer, prompt_ids
     from stages.engines.hf import open_engine
 
+    domain = open_domain(question.domain)
     known, messages = _messages(question)
     tokenizer = open_tokenizer(question.checkpoint)
     engine = open_engine(question.checkpoint, question.engine, question.runtime)
@@ -94,7 +95,6 @@ def ask(question: Question) -> Answer:
         for sample, judgement in zip(samples, judged, strict=True):
             sample.reward, sample.unscorable = judgement.verdict.reward, judgement.verdict.unscorable
             sample.reading, sample.signature = judgement.verdict.reading, judgement.signature
-    domain = open_domain(question.domain)
     if isinstance(domain, SqlDomain):
         _execute(domain, samples)
     return Answer(prompt_id=known.prompt.id if known else None, samples=samples)
