@@ -91,9 +91,8 @@ class HfEngine:
         logprobs_RT = torch.zeros((rows, sampling.max_new_tokens), device=at)
         length_R = torch.zeros(rows, dtype=torch.long, device=at)
         finished_R = torch.zeros(rows, dtype=torch.bool, device=at)
-        live = torch.arange(
-            rows, device=at
-        )  # the batch's rows, as indices of R; finished ones leave it now and then
+        # the batch's rows, as indices of R; finished ones leave it now and then
+        live = torch.arange(rows, device=at)
         for step in range(sampling.max_new_tokens):
             token_L, logprob_L = draw(logits_RV, uniforms_RT[live, step], sampling)
             going_L = ~finished_R[live]
