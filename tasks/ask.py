@@ -1,12 +1,14 @@
 """One question to one model: finds its folders and asks in a process that may import torch."""
 
-import json
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
-from stages.errors import PosttrainError, UsageError
-from stages.spec import Runtime
+from pydantic import ValidationError
+
+from stages.engines.params import Sampling
+from stages.errors import ExitCode, PosttrainError, UsageError
+from stages.sampling.ask import Answer, Question, Refusal
 from tasks.lineage.ancestry import walk
 from tasks.lineage.resolve import resolve
 from tasks.process.command import stage_environment
@@ -54,40 +56,37 @@ def prompts_of(home: Home, model: Ref | None) -> Manifest:
     return max(found, key=lambda manifest: manifest.ended)
 
 
-def ask(home: Home, target: str, text: str, n: int, temperature: float, seed: int) -> dict[str, Any]:
-    """The answer of `stages.sampling.ask` as JSON. Raises AskFailed with what the process said."""
+def ask(home: Home, target: str, text: str, n: int, temperature: float, seed: int) -> Answer:
+    """Raises UsageError or AskFailed with what the process said."""
     folder, ref = checkpoint_folder(home, target)
     prompts = prompts_of(home, ref)
     store, outputs = Store(home), prompts.refs()
-    runtime = Runtime.model_validate({})
-    question = {
-        "checkpoint": str(folder.absolute()),
-        "prompts": str(store.path(outputs["prompts"])),
-        "domain": str(store.path(outputs["domain"])),
-        "text": text,
-        "n": n,
-        "seed": seed,
-        "sampling": {"temperature": temperature},
-    }
-    asked = subprocess.run(
-        [*_python(runtime), "-m", "stages.sampling.ask"],
-        input=json.dumps(question),
-        capture_output=True,
-        text=True,
-        env=stage_environment(prompts.stage, runtime),
-        timeout=TIMEOUT_S,
+    question = Question(
+        checkpoint=folder.absolute(),
+        prompts=store.path(outputs["prompts"]),
+        domain=store.path(outputs["domain"]),
+        text=text,
+        n=n,
+        seed=seed,
+        sampling=Sampling(temperature=temperature),
     )
     try:
-        found: dict[str, Any] = json.loads(asked.stdout.strip().splitlines()[-1])
-    except (IndexError, json.JSONDecodeError) as error:
-        last = (asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"])[-1]
-        raise AskFailed(f"sampling {target} failed: {last}") from error
-    if "error" in found:
-        raise AskFailed(f"sampling {target} failed: {found['error']}")
-    return found
-
-
-def _python(runtime: Runtime) -> list[str]:
-    import sys
-
-    return [runtime.python or sys.executable]
+        asked = subprocess.run(
+            [sys.executable, "-m", "stages.sampling.ask"],
+            input=question.model_dump_json(),
+            capture_output=True,
+            text=True,
+            env=stage_environment(prompts.stage, question.runtime),
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AskFailed(f"sampling {target} took longer than {TIMEOUT_S} s: ask for fewer answers") from error
+    said = (asked.stdout.strip().splitlines() or [""])[-1]
+    if asked.returncode == ExitCode.OK:
+        return Answer.model_validate_json(said)
+    try:
+        why = Refusal.model_validate_json(said).error
+    except ValidationError:
+        why = (asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"])[-1]
+    failure = UsageError if asked.returncode == ExitCode.USAGE else AskFailed
+    raise failure(f"sampling {target} failed: {why}")

@@ -1,11 +1,14 @@
 """`posttrain sample`: ask a model one question."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flows.cli import options
 from flows.cli.console import out, print_json
+
+if TYPE_CHECKING:
+    from stages.sampling.ask import Sample
 
 
 def sample(
@@ -25,16 +28,16 @@ def sample(
 
     found = ask(Home.from_environment(), model, question, n, temperature, seed)
     if as_json:
-        print_json(found)
+        print_json(found.model_dump(mode="json"))
         return
-    if found["prompt_id"]:
-        correct = sum(answer["reward"] == 1.0 for answer in found["samples"])
-        out().print(f"prompt {found['prompt_id']}: {correct} of {n} correct", markup=False)
+    if found.prompt_id:
+        correct = sum(answer.reward == 1.0 for answer in found.samples)
+        out().print(f"prompt {found.prompt_id}: {correct} of {n} correct", markup=False)
     else:
         out().print("not a question of the domain: answers have no verdict", markup=False)
-    answers: dict[str, list[dict[str, Any]]] = {}
-    for answer in found["samples"]:
-        answers.setdefault(answer["text"], []).append(answer)
+    answers: dict[str, list[Sample]] = {}
+    for answer in found.samples:
+        answers.setdefault(answer.text, []).append(answer)
     for text, same in sorted(answers.items(), key=lambda item: -len(item[1])):
         out().print(f"\n{len(same)}x  {verdict(same[0])}", style="bold", markup=False)
         out().print(text, markup=False)
@@ -42,19 +45,19 @@ def sample(
             out().print(f"    {line}", style="dim", markup=False)
 
 
-def verdict(answer: dict[str, Any]) -> str:
+def verdict(answer: "Sample") -> str:
     """correct (reading name), wrong, unscorable (reason); empty without a verdict."""
-    if answer["unscorable"]:
-        return f"unscorable ({answer['unscorable']})"
-    if answer["reward"] is None:
+    if answer.unscorable:
+        return f"unscorable ({answer.unscorable})"
+    if answer.reward is None:
         return ""
-    if answer["reward"] == 1.0:
-        return f"correct ({answer['reading']})" if answer["reading"] else "correct"
-    return "wrong" if answer["stop_reason"] == "eos" else "wrong (cut off)"
+    if answer.reward == 1.0:
+        return f"correct ({answer.reading})" if answer.reading else "correct"
+    return "wrong" if answer.stop_reason == "eos" else "wrong (cut off)"
 
 
-def returned(answer: dict[str, Any]) -> list[str]:
+def returned(answer: "Sample") -> list[str]:
     """The first rows of the result, or why there is none."""
-    if answer["refused"]:
-        return [f"no result: {answer['refused']}"]
-    return [", ".join(str(value) for value in row) for row in answer["rows"]]
+    if answer.refused:
+        return [f"no result: {answer.refused}"]
+    return [", ".join(str(value) for value in row) for row in answer.rows]

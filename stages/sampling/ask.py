@@ -4,7 +4,6 @@ A process of its own, because the command line that asks does not import torch. 
 the domain gets verdicts; any other is put into the messages that the domain's prompts have.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +62,12 @@ class Answer(BaseModel):
 
     prompt_id: str | None
     samples: list[Sample]
+
+
+class Refusal(BaseModel):
+    """What stands on stdout in place of an answer."""
+
+    error: str
 
 
 def ask(question: Question) -> Answer:
@@ -137,7 +142,7 @@ def main() -> int:
     try:
         answer = ask(Question.model_validate_json(sys.stdin.buffer.read()))
     except PosttrainError as error:
-        print(json.dumps({"error": str(error)}))
+        print(Refusal(error=str(error)).model_dump_json())
         return int(error.exit_code)
     print(answer.model_dump_json())
     return int(ExitCode.OK)

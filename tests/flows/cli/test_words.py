@@ -9,6 +9,7 @@ from flows.cli.progress import Bars, Lines, Pace
 from flows.cli.results import cell, columns_of, verdict_lines
 from flows.cli.sample import returned, verdict
 from flows.cli.words import rate, seconds, short
+from stages.sampling.ask import Sample
 from stages.spec import Event, EventKind
 from tasks.runs import NodeRecord, NodeState
 
@@ -126,9 +127,10 @@ def test_a_refused_promotion_tells_each_broken_gate():
     ],
 )
 def test_a_verdict_is_never_guessed(answer, told):
-    assert verdict(answer) == told
+    assert verdict(Sample(text="", logprob=0.0, **{"stop_reason": "eos", **answer})) == told
 
 
 def test_rows_or_the_reason_for_none():
-    assert returned({"refused": "", "rows": [[1, "a"], [None, 2.5]]}) == ["1, a", "None, 2.5"]
-    assert returned({"refused": "vm_steps", "rows": []}) == ["no result: vm_steps"]
+    sample = Sample(text="", logprob=0.0, stop_reason="eos")
+    assert returned(sample.model_copy(update={"rows": [[1, "a"], [None, 2.5]]})) == ["1, a", "None, 2.5"]
+    assert returned(sample.model_copy(update={"refused": "vm_steps"})) == ["no result: vm_steps"]
