@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from stages.spec import OWNER_PID, Runtime
+from tasks.process.cores import wait_policy
 from tasks.servers.settings import NO_TELEMETRY
 from tasks.source import PROJECT_ROOT, import_root
 
@@ -20,7 +21,8 @@ def stage_environment(stage: str, runtime: Runtime) -> dict[str, str]:
     environment = dict(os.environ)
     environment.update(NO_TELEMETRY)
     environment.update({name: str(runtime.threads) for name in THREAD_VARIABLES})
-    environment["OMP_WAIT_POLICY"] = "PASSIVE"  # spinning threads starve each other on a busy machine
+    if policy := wait_policy(runtime.threads):
+        environment["OMP_WAIT_POLICY"] = policy
     environment["TOKENIZERS_PARALLELISM"] = "false"
     environment["PYTHONUNBUFFERED"] = "1"
     environment[OWNER_PID] = str(os.getpid())
