@@ -14,7 +14,7 @@ class PlateauParams(Plateau):
 
     evaluate_every: int = Field(8, ge=1, description="steps between two validations")
     prompts: int = Field(128, ge=2, description="validation prompts, the same ones each time")
-    samples: int = Field(8, ge=1, description="samples a prompt; the score is their mean reward")
+    samples: int = Field(8, ge=2, description="samples a prompt; the score is their mean reward")
     min_steps: int = Field(16, ge=0, description="training steps before which none is a plateau")
 
 
@@ -56,5 +56,5 @@ STAGE = Declaration(
         "prompts": dataset("prompts/1"),
         "domain": FILES,
     },
-    outputs={"checkpoint": CHECKPOINT, "switch": FILES},
+    outputs={"checkpoint": CHECKPOINT, "switch": FILES, "rollouts": dataset("rollouts/1")},
 )

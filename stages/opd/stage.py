@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data_contracts.checkpoint import read_record, record_after
+from data_contracts.dataset import token_metadata
 from stages.context import StageContext
 from stages.cursor import rows_of_step
 from stages.domains.pool import VerifierPool, open_pool
@@ -29,7 +30,8 @@ from stages.opd.loss import DistillationTerm
 from stages.opd.params import OpdParams
 from stages.opd.teacher import Teacher, require_same_tokenizer
 from stages.opd.validation import Validation, score
-from stages.sampling.judged import sample_groups
+from stages.part_buffer import PartBuffer
+from stages.sampling.judged import rollout_rows, sample_groups
 
 Context = StageContext[OpdParams]
 
@@ -46,17 +48,19 @@ class Student:
 
 
 class OpdState:
-    """The student's weights, the detector, the curve that it saw, and how often the teacher spoke."""
+    """The student's weights, the detector, what it was shown, and how often the teacher spoke."""
 
-    def __init__(self, trainer: Trainer, teacher: Teacher, params: OpdParams) -> None:
+    def __init__(self, trainer: Trainer, teacher: Teacher, rollouts: PartBuffer, params: OpdParams) -> None:
         self.trainer = trainer
         self.teacher = teacher
+        self.rollouts = rollouts  # of the validations: they decide the switch
         self.params = params
         self.detector = PlateauDetector(params.plateau, params.max_steps)
         self.curve: list[Validation] = []
 
     def save(self, folder: Path) -> None:
         self.trainer.save(folder)
+        self.rollouts.save(folder)
         detector = {
             "detector": self.detector.to_json(),
             "curve": [validation.as_json() for validation in self.curve],
@@ -66,6 +70,7 @@ class OpdState:
 
     def load(self, folder: Path) -> None:
         self.trainer.load(folder)
+        self.rollouts.load(folder)
         saved = json.loads((folder / "switch.json").read_text())
         params = self.params
         self.detector = PlateauDetector.from_json(params.plateau, params.max_steps, saved["detector"])
@@ -78,7 +83,8 @@ def run(ctx: Context) -> None:
     refuse_rl_ancestor(policy)
     require_same_tokenizer(policy, ctx.input("teacher"))
     student = open_student(ctx)
-    state = OpdState(student.trainer, Teacher(ctx.input("teacher")), ctx.params)
+    rollouts = PartBuffer(ctx.work / "validation", "rollouts/1")
+    state = OpdState(student.trainer, Teacher(ctx.input("teacher")), rollouts, ctx.params)
     with open_pool(ctx) as pool:
         decision, trained = distil(ctx, student, state, pool)
     state.teacher.retire()
@@ -87,6 +93,12 @@ def run(ctx: Context) -> None:
             f"distillation ran into max_steps={ctx.params.max_steps} before a plateau: "
             "the switch to RL may be early"
         )
+    if state.curve[-1].zero_variance == 1.0:
+        ctx.notice(
+            "no validation prompt has both right and wrong samples at the switch: RL has nothing to learn, "
+            "and its preflight may refuse"
+        )
+    state.rollouts.write(ctx.output_path("rollouts"), token_metadata(policy))
     write_switch(ctx.output("switch"), state.curve, trained, decision, state.teacher.calls)
     record = record_after(policy, "opd", trained)
     export(student.trainer.model, student.tokenizer, record, ctx.output("checkpoint"))
@@ -147,7 +159,14 @@ def validate(ctx: Context, student: Student, state: OpdState, pool: VerifierPool
     )
     validation = score(step, groups)
     state.curve.append(validation)
-    ctx.log(step, validation=validation.score, validation_error=validation.standard_error)
+    state.rollouts.append(rollout_rows(groups, params.sampling, step))
+    ctx.log(
+        step,
+        validation=validation.score,
+        validation_error=validation.standard_error,
+        zero_variance=validation.zero_variance,
+        surprise=validation.surprise,
+    )
     return state.detector.update(step, validation.score, validation.standard_error)
 
 

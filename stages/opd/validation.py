@@ -14,6 +14,8 @@ class Validation:
     score: float  # mean over prompts of the share of right samples
     standard_error: float  # of that mean, over prompts
     unscorable: int
+    zero_variance: float  # share of prompts whose samples are all right or all wrong: nothing for RL to learn
+    surprise: float  # mean -log-prob of a sampled token, in nats: an estimate of the entropy at the switch
 
     def as_json(self) -> dict[str, float]:
         return asdict(self)
@@ -30,5 +32,12 @@ def score(step: int, groups: Sequence[Sequence[Judged]]) -> Validation:
         raise GuardError("fewer than two validation prompts have a verdict: the switch cannot be judged")
     mean = sum(shares) / len(shares)
     variance = sum((share - mean) ** 2 for share in shares) / (len(shares) - 1)
-    unscorable = sum(not sample.scorable for group in groups for sample in group)
-    return Validation(step, mean, math.sqrt(variance / len(shares)), unscorable)
+    logprobs = [logprob for group in groups for sample in group for logprob in sample.rollout.logprobs]
+    return Validation(
+        step=step,
+        score=mean,
+        standard_error=math.sqrt(variance / len(shares)),
+        unscorable=sum(not sample.scorable for group in groups for sample in group),
+        zero_variance=sum(share in (0.0, 1.0) for share in shares) / len(shares),
+        surprise=-sum(logprobs) / len(logprobs),
+    )

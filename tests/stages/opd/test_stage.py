@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from data_contracts.checkpoint import StageRecord, check, read_record, tensor_digest
+from data_contracts.dataset import read
+from data_contracts.registry import contract
 from stages.engines.batch import completion_batch
 from stages.engines.params import OptimizerParams, Sampling, Schedule
 from stages.engines.torch_trainer import open_trainer
@@ -129,7 +131,12 @@ def test_a_flat_validation_stops_at_the_right_step(
 def test_running_into_max_steps_is_told(world, base, tmp_path):
     attempt, notices = distilled(world, tmp_path, opd_params(max_steps=1), base, base)
     assert switch(attempt)["reason"] == "max_steps"
-    assert len(notices) == 1 and "max_steps=1" in notices[0]
+    assert "max_steps=1" in notices[0]
+    flat = switch(attempt)["curve"][-1]["zero_variance"] == 1.0
+    assert [("nothing to learn" in notice) for notice in notices[1:]] == [True] * flat
+    table = read(attempt.out("rollouts"), "rollouts/1")
+    assert contract("rollouts/1").check(table) == []
+    assert set(table.column("step").to_pylist()) == {0, 1}  # what decided the switch can be audited
 
 
 def test_the_teacher_speaks_once_a_step_and_never_after_the_switch(

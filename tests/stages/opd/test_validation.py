@@ -27,6 +27,8 @@ def test_mean_and_standard_error_over_prompts():
     shares = [0.5, 1.0, 0.0]
     assert (found.step, found.score, found.unscorable) == (8, statistics.fmean(shares), 0)
     assert found.standard_error == pytest.approx(statistics.stdev(shares) / 3**0.5)
+    assert found.zero_variance == pytest.approx(2 / 3)
+    assert found.surprise == 1.0  # every token here has log-prob -1
 
 
 def test_unscorable_samples_leave_numerator_and_denominator():
