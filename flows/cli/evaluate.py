@@ -20,15 +20,15 @@ def evaluate(
     from flows.adoption import adopted
     from flows.catalogue import find
     from flows.cli.progress import display
-    from flows.cli.results import summaries, tables
+    from flows.cli.results import tables
     from flows.recipe import load
     from stages.errors import UsageError
     from tasks.ask import checkpoint_folder, prompts_of
+    from tasks.report.material import Material
     from tasks.run_session import RunSession, start
     from tasks.runs import RunKind
     from tasks.stage import stage
     from tasks.store.home import Home
-    from tasks.store.objects import Store
 
     home = Home.from_environment()
     entry = find(flow)
@@ -56,7 +56,7 @@ def evaluate(
         if policy is None:
             policy = stage("adopt", adopted(model))["checkpoint"]
         stage("evaluate", asked, policy=policy, prompts=made_with["prompts"], domain=made_with["domain"])
-    (summary,) = summaries(Store(home), run.nodes()).values()
+    (summary,) = Material(home, run.id).summaries.values()
     if as_json:
         print_json({"run": run.id, **summary})
         return

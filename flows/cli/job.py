@@ -50,9 +50,11 @@ def carry_out(home: "Home", prepare: Callable[[], Job], *, as_json: bool) -> Non
     the run; StageStopped when it can be resumed.
     """
     with _server(home) as server:
+        from tasks.planning import Action
+
         job = prepare()
         lines = make_plan(home, job.entry, job.loaded, job.selection())
-        _await(server, nothing_to_do=all(line.action == "reuse" for line in lines))
+        _await(server, nothing_to_do=all(line.action is Action.REUSE for line in lines))
         run = _ledger(home, job, lines)
         (err() if as_json else out()).print(f"run {run.id}: {summary(lines)}", markup=False)
         with _telling_how_to_resume(run):
@@ -162,25 +164,29 @@ def _report(run: "Run") -> Path | None:
 def _print_json(run: "Run", report: Path | None) -> None:
     from flows.cli.results import results
     from flows.cli.status import run_as_json
+    from tasks.report.material import Material
 
-    print_json({**run_as_json(run), **results(run), "report": str(report) if report else None})
+    found = results(Material(run.home, run.id))
+    print_json({**run_as_json(run), **found, "report": str(report) if report else None})
 
 
 def _closing_words(run: "Run", report: Path | None) -> None:
-    from flows.cli.results import decision, summaries, tables, verdict_lines
+    from flows.cli.results import tables, verdict_lines
     from tasks.lineage.resolve import audit_target
-    from tasks.store.objects import Store
+    from tasks.report.material import Material
+    from tasks.runs import NodeState
 
-    store, nodes = Store(run.home), run.nodes()
-    reused = [node.node for node in nodes if node.state == "reused"]
+    material = Material(run.home, run.id)
+    nodes = material.nodes
+    reused = [node.node for node in nodes if node.state is NodeState.REUSED]
     if reused:
         everything = len(reused) == len(nodes)
         out().print(f"reused: {'every node' if everything else ', '.join(reused)}", markup=False)
-    for table in tables(summaries(store, nodes)):
+    for table in tables(material.summaries):
         out().print()
         out().print(table)
     out().print()
-    for line in verdict_lines(decision(store, nodes)):
+    for line in verdict_lines(material.decision):
         out().print(line, markup=False)
     if report:
         out().print(f"report   {report}", markup=False)

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 from flows.cli import options
 from flows.cli.console import out, print_json
 from flows.cli.words import seconds, short
+from tasks.planning import Action, PlanLine
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from flows.catalogue import FlowEntry
     from flows.recipe import Loaded
-    from tasks.planning import PlanLine
     from tasks.session import Selection
     from tasks.store.home import Home
 
-COLOURS = {"reuse": "blue", "resume": "yellow", "run": "green"}
+COLOURS = {Action.REUSE: "blue", Action.RESUME: "yellow", Action.RUN: "green"}
 
 
 def plan(
@@ -63,7 +63,7 @@ def plan(
 
 def make_plan(
     home: "Home", entry: "FlowEntry", loaded: "Loaded[Any]", selection: "Selection"
-) -> "list[PlanLine]":
+) -> list[PlanLine]:
     """Walk through the flow under a planning session."""
     from tasks.planning import PlanningSession
     from tasks.planning import plan as plan_of
@@ -74,11 +74,11 @@ def make_plan(
     return plan_of(session, lambda: entry.flow.fn(loaded.recipe))
 
 
-def summary(lines: "list[PlanLine]") -> str:
+def summary(lines: list[PlanLine]) -> str:
     """3 to reuse, 1 to resume, 8 to run; about 11 min 20 s."""
-    counts = {action: sum(line.action == action for line in lines) for action in ("reuse", "resume", "run")}
+    counts = {action: sum(line.action == action for line in lines) for action in Action}
     told = ", ".join(f"{count} to {action}" for action, count in counts.items() if count)
-    work = [line.seconds for line in lines if line.action != "reuse"]
+    work = [line.seconds for line in lines if line.action is not Action.REUSE]
     if not work:
         return f"{told}: nothing is left to do"
     unknown = sum(took is None for took in work)
@@ -86,15 +86,15 @@ def summary(lines: "list[PlanLine]") -> str:
     return f"{told}; about {estimate}" + (f" and {unknown} of unknown length" if unknown else "")
 
 
-def _why(line: "PlanLine") -> str:
+def _why(line: PlanLine) -> str:
     """What follows from the column `from` is left out when there is another reason."""
-    if line.action == "reuse":
+    if line.action is Action.REUSE:
         return short(line.key)
     reasons = line.reason.split("; ")
     return "; ".join(reasons[:-1] if len(reasons) > 1 and reasons[-1].startswith("after ") else reasons)
 
 
-def _table(lines: "list[PlanLine]") -> "Table":
+def _table(lines: list[PlanLine]) -> "Table":
     from rich.table import Table
 
     table = Table("node", "action", "time", "from", "to", "why", box=None, pad_edge=False)
@@ -103,7 +103,7 @@ def _table(lines: "list[PlanLine]") -> "Table":
         table.add_row(
             line.node,
             f"[{COLOURS[line.action]}]{line.action}{at}[/]",
-            seconds(line.seconds) if line.action != "reuse" else "",
+            seconds(line.seconds) if line.action is not Action.REUSE else "",
             ", ".join(dict.fromkeys(line.inputs.values())),
             ", ".join(line.outputs),
             _why(line),

@@ -7,11 +7,10 @@ from flows.cli import options
 from flows.cli.chosen import chosen_run
 from flows.cli.console import out, print_json
 from flows.cli.words import COLOURS, local_time, seconds, short
+from tasks.runs import NodeRecord, Run, RunState, every
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from tasks.runs import NodeRecord, Run
 
 SHOWN_RUNS = 20
 
@@ -22,7 +21,6 @@ def status(run_id: options.RunId = None, last: options.Last = False, as_json: op
     A node whose process is gone is shown as crashed, whatever its record says; `posttrain resume` goes on
     from its last saved step.
     """
-    from tasks.runs import every
     from tasks.store.home import Home
 
     home = Home.from_environment()
@@ -44,12 +42,12 @@ def status(run_id: options.RunId = None, last: options.Last = False, as_json: op
         out().print(record, markup=False)
 
 
-def run_as_json(run: "Run") -> dict[str, Any]:
+def run_as_json(run: Run) -> dict[str, Any]:
     """A run for scripts: its summary and `stages`, one object a node in the order of the flow."""
     return {**_summary(run), "stages": [_stage(node) for node in run.nodes()]}
 
 
-def _summary(run: "Run") -> dict[str, Any]:
+def _summary(run: Run) -> dict[str, Any]:
     record = run.record()
     owner = run.owner()
     return {
@@ -64,7 +62,7 @@ def _summary(run: "Run") -> dict[str, Any]:
     }
 
 
-def _stage(node: "NodeRecord") -> dict[str, Any]:
+def _stage(node: NodeRecord) -> dict[str, Any]:
     return node.model_dump(
         mode="json",
         include={
@@ -74,7 +72,7 @@ def _stage(node: "NodeRecord") -> dict[str, Any]:
     )
 
 
-def _runs_table(runs: "list[Run]") -> "Table":
+def _runs_table(runs: list[Run]) -> "Table":
     from rich.table import Table
 
     table = Table("run", "flow", "profile", "state", "started", "took", box=None, pad_edge=False)
@@ -88,13 +86,13 @@ def _runs_table(runs: "list[Run]") -> "Table":
             record.profile or "",
             f"[{COLOURS[state]}]{state}[/]",
             local_time(record.started),
-            seconds(took) if record.ended or state == "running" else "",
+            seconds(took) if record.ended or state is RunState.RUNNING else "",
             record.message,
         )
     return table
 
 
-def _nodes_table(run: "Run") -> "Table":
+def _nodes_table(run: Run) -> "Table":
     from rich.table import Table
 
     table = Table(

@@ -173,7 +173,7 @@ class Projection:
 
     def _log_evaluation(self, manifest: Manifest, run_id: str, at: int) -> None:
         """An evaluation's numbers belong to the model that was evaluated, on the prompts it was given."""
-        file = self.store.folder(manifest.stage, manifest.key) / "outputs" / "summary" / "summary.json"
+        file = self.store.output(manifest.stage, manifest.key, "summary") / "summary.json"
         if "policy" not in manifest.inputs or not file.is_file():
             return
         about: dict[str, Any] = {"model_id": self.model_id(manifest.inputs["policy"])}
@@ -190,7 +190,7 @@ class Projection:
             self.client.log_batch(run_id, metrics=metrics[start : start + BATCH])
 
     def _output_folder(self, record: InputRecord) -> Path:
-        return self.store.folder(record.stage, record.key) / "outputs" / record.output
+        return self.store.output(record.stage, record.key, record.output)
 
     # pipeline runs
 

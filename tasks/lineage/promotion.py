@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 logger = logging.getLogger("posttrain.lineage")
+PROMOTE = "promote"  # the stage
 CHAMPION = "champion"
 ANNOUNCED = "posttrain.promoted_at"  # on a version whose alias has been set: only then is it complete
 
@@ -49,9 +50,9 @@ def promotions(store: Store, manifests: list[Manifest]) -> list[Promotion]:
 
 def promotion_of(store: Store, manifest: Manifest) -> Promotion | None:
     """None when the manifest is not of a promote stage, or its gates did not hold."""
-    if manifest.stage != "promote":
+    if manifest.stage != PROMOTE:
         return None
-    file = store.folder(manifest.stage, manifest.key) / "outputs" / "decision" / "decision.json"
+    file = store.output(manifest.stage, manifest.key, "decision") / "decision.json"
     if not json.loads(file.read_text())["promoted"]:
         return None
     return Promotion(

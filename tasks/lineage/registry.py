@@ -3,7 +3,7 @@
 from tasks import runs
 from tasks.lineage.connection import connect
 from tasks.lineage.project import sync
-from tasks.lineage.promotion import Promotion, Registration, promotion_of, register_version
+from tasks.lineage.promotion import PROMOTE, Promotion, Registration, promotion_of, register_version
 from tasks.store.home import Home
 from tasks.store.objects import Store
 
@@ -12,7 +12,7 @@ def promotion_of_run(home: Home, run_id: str) -> Promotion | None:
     """What the run's promote node decided; None when it was not reached or the gates did not hold."""
     store = Store(home)
     for node in runs.load(home, run_id).nodes():
-        manifest = store.lookup(node.stage, node.key) if node.stage == "promote" and node.key else None
+        manifest = store.lookup(node.stage, node.key) if node.stage == PROMOTE and node.key else None
         if manifest is not None:
             return promotion_of(store, manifest)
     return None

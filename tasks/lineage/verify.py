@@ -46,8 +46,8 @@ def _of_result(store: Store, manifest: Manifest) -> Iterator[Mismatch]:
         problem = f"its parameters, version and inputs give the key {key[:12]}, not {manifest.key[:12]}"
         yield Mismatch(path=str(folder / MANIFEST), problem=problem)
     for name, output in manifest.outputs.items():
-        files = list(_of_files(folder / "outputs" / name, output))
-        yield from files or _of_content(folder / "outputs" / name, output)
+        files = list(_of_files(store.output(manifest.stage, manifest.key, name), output))
+        yield from files or _of_content(store.output(manifest.stage, manifest.key, name), output)
 
 
 def _of_files(folder: Path, output: OutputRecord) -> Iterator[Mismatch]:
@@ -81,7 +81,7 @@ def _of_content(folder: Path, output: OutputRecord) -> Iterator[Mismatch]:
 def _hand_overs(store: Store, ancestry: Ancestry) -> Iterator[Mismatch]:
     """What a stage read is what its producer's result holds now."""
     for reader, name, record in ancestry.edges():
-        folder = store.folder(record.stage, record.key) / "outputs" / record.output
+        folder = store.output(record.stage, record.key, record.output)
         if record.key not in ancestry:
             yield Mismatch(path=str(folder), problem=f"is missing; {reader.stage} read it as {name}")
             continue

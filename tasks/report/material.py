@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tasks import runs
+from tasks.lineage.promotion import PROMOTE
 from tasks.store.home import Home
 from tasks.store.manifest import Manifest
 from tasks.store.objects import Store
 
-EVALUATE, PROMOTE, ARCHIVE, PROMPTS = "evaluate", "promote", "archive", "prompts"
+EVALUATE, ARCHIVE, PROMPTS = "evaluate", "archive", "prompts"
 TRAINING = frozenset({"base", "teacher", "sft", "opd", "rl"})
 
 
@@ -40,7 +41,7 @@ class Material:
     def folder(self, manifest: Manifest | None, output: str) -> Path | None:
         if manifest is None or output not in manifest.outputs:
             return None
-        folder = self.store.folder(manifest.stage, manifest.key) / "outputs" / output
+        folder = self.store.output(manifest.stage, manifest.key, output)
         return folder if folder.is_dir() else None
 
     def read_json(self, manifest: Manifest | None, output: str, file: str) -> Any:

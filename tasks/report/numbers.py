@@ -1,5 +1,6 @@
 """The tables of a page as plain values: headline, results by split, gates, capability matrix."""
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -92,14 +93,18 @@ def columns_of(metrics: AbstractSet[str]) -> list[str]:
     return singles + [f"{name}@{max(ks[name])}" for name in ("distinct", "both") if name in ks]
 
 
-def result_tables(material: Material) -> list[ResultTable]:
-    """One a split; test-values before test-compositions: from what was seen to what was not."""
-    summaries = material.summaries
-    splits = {split for summary in summaries.values() for split in summary["scopes"]} - {OVERALL}
-    return [_result_table(split, summaries) for split in sorted(splits, reverse=True)]
+def result_tables(summaries: Mapping[str, dict[str, Any]]) -> list[ResultTable]:
+    """One a split, with a row for each checkpoint."""
+    return [_result_table(split, summaries) for split in splits(summaries)]
 
 
-def _result_table(split: str, summaries: dict[str, dict[str, Any]]) -> ResultTable:
+def splits(summaries: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Every measured split, test-values before test-compositions: from what was seen to what was not."""
+    names = {split for summary in summaries.values() for split in summary["scopes"]} - {OVERALL}
+    return sorted(names, reverse=True)
+
+
+def _result_table(split: str, summaries: Mapping[str, dict[str, Any]]) -> ResultTable:
     scopes = {name: found["scopes"][split] for name, found in summaries.items() if split in found["scopes"]}
     columns = columns_of({metric for scope in scopes.values() for metric in scope["metrics"]})
     first = next(iter(scopes.values()))

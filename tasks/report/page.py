@@ -6,6 +6,7 @@ from typing import Any
 
 from data_contracts.durable import write_atomic
 from tasks import runs
+from tasks.duration import duration
 from tasks.lineage.resolve import audit_target
 from tasks.report import curves, numbers, reading
 from tasks.report.material import Material
@@ -34,7 +35,7 @@ def render(material: Material) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"duration": duration, "signed": signed, "number": numbers.number}
+    environment.filters |= {"duration": took, "signed": signed, "number": numbers.number}
     return environment.get_template(TEMPLATE).render(**content(material))
 
 
@@ -54,7 +55,7 @@ def content(material: Material) -> dict[str, Any]:
         "decision": material.decision,
         "verdict": verdict(material),
         "tiles": numbers.tiles(material),
-        "tables": numbers.result_tables(material),
+        "tables": numbers.result_tables(material.summaries),
         "coverage": curves.coverage(material),
         "training": curves.training(material),
         "switch": material.switch,
@@ -101,13 +102,8 @@ def contracts(material: Material) -> list[dict[str, Any]]:
     ]
 
 
-def duration(seconds: float | None) -> str:
-    if seconds is None:
-        return numbers.ABSENT
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+def took(seconds: float | None) -> str:
+    return numbers.ABSENT if seconds is None else duration(seconds)
 
 
 def signed(value: float) -> str:

@@ -39,9 +39,13 @@ class Store:
     def folder(self, stage: str, key: str) -> Path:
         return self.root / "objects" / stage / key
 
+    def output(self, stage: str, key: str, output: str) -> Path:
+        """Where an output lies, or would lie."""
+        return self.folder(stage, key) / "outputs" / output
+
     def path(self, ref: Ref) -> Path:
         """The folder of one output. Raises StoreDamaged if it is not there (any more)."""
-        folder = self.folder(ref.stage, ref.key) / "outputs" / ref.output
+        folder = self.output(ref.stage, ref.key, ref.output)
         if not folder.is_dir():
             raise StoreDamaged(
                 f"{ref.stage} {ref.output} {ref.digest[:19]} is not in the store: {folder} is missing"

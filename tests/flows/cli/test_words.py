@@ -6,11 +6,12 @@ import pytest
 from rich.console import Console
 
 from flows.cli.progress import Bars, Lines, Pace
-from flows.cli.results import cell, columns_of, verdict_lines
+from flows.cli.results import cell, verdict_lines
 from flows.cli.sample import returned, verdict
 from flows.cli.words import rate, seconds, short
 from stages.sampling.ask import Sample
 from stages.spec import Event, EventKind
+from tasks.report.numbers import Estimate
 from tasks.runs import NodeRecord, NodeState
 
 
@@ -90,17 +91,11 @@ def test_bars_show_step_rate_and_time_left_and_leave_lines_behind():
     assert "rl: stopped" in shown
 
 
-def test_columns_are_pass_at_every_k_and_the_rest_at_the_largest():
-    metrics = {f"{name}@{k}" for name in ("pass", "distinct", "both") for k in (1, 8, 32, 128)}
-    assert columns_of(metrics) == ["pass@1", "pass@8", "pass@32", "pass@128", "distinct@128", "both@128"]
-    assert columns_of({"pass@1"}) == ["pass@1"]
-
-
 def test_cells_show_the_spread():
-    assert cell({"mean": 0.5, "standard_error": 0.0251}) == "0.500 ±0.025"
-    assert cell({"mean": 12.0, "standard_error": 1.0}) == "12.00 ±1.00"
-    assert cell({"mean": 0.5, "standard_error": None}) == "0.500"
-    assert cell(None) == "-"
+    assert cell(Estimate(0.5, 0.0251)) == "0.500 ± 0.025"
+    assert cell(Estimate(12.0, 1.0)) == "12.0 ± 1.000"
+    assert cell(Estimate(0.5)) == "0.500"
+    assert cell(Estimate(None)) == "–"  # noqa: RUF001
 
 
 def test_a_refused_promotion_tells_each_broken_gate():

@@ -154,4 +154,4 @@ def test_an_unknown_run_is_a_usage_error(finished):
     ],
 )
 def test_durations(seconds, words):
-    assert page_module.duration(seconds) == words
+    assert page_module.took(seconds) == words
