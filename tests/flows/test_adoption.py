@@ -1,62 +1,53 @@
-"""A model from elsewhere in a recipe: its source alone, or with the RL that it has behind it."""
+"""What a user may write for a model: a folder, a hub id, or either with the RL it has behind it."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from flows import recipe as recipes
 from flows.adoption import Brought, adopted
-from flows.recipe import load
-from flows.text2sql import Text2Sql
-from stages.adopt.params import AdoptParams
-from stages.declaration import SeededParams
 from stages.errors import UsageError
-from stages.teacher.params import TeacherParams
-
-FOLDER = Path(recipes.__file__).parent / "recipes" / "text2sql"
 
 
-def loaded(*settings: str, file: Path | None = None) -> Text2Sql:
-    return load(Text2Sql, FOLDER, profile="cpu", file=file, settings=settings).recipe
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "model"
+    found.mkdir()
+    (found / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "vocab_size": 6}))
+    (found / "tokenizer.json").write_text("{}")
+    save_file({"model.embed_tokens.weight": np.ones((6, 2), np.float32)}, found / "model.safetensors")
+    return found
 
 
-def test_a_string_is_the_source():
-    recipe = loaded("model=a/b", "teacher=c/d")
-    assert (recipe.model, recipe.teacher) == ("a/b", "c/d")
-    assert adopted("a/b") == AdoptParams(source="a/b")
+def test_a_folder_is_told_by_its_content(folder: Path) -> None:
+    before = adopted(str(folder))
+    assert before.source == str(folder) and before.content.startswith("sha256:")
+    assert adopted(str(folder)) == before
+    save_file({"model.embed_tokens.weight": np.zeros((6, 2), np.float32)}, folder / "model.safetensors")
+    assert adopted(str(folder)).content != before.content
 
 
-def test_a_mapping_also_says_what_rl_is_behind_the_model(tmp_path):
-    file = tmp_path / "mine.yaml"
-    file.write_text("model: {source: a/b, rl_steps: 7}\nteacher: {source: c/d}\n")
-    recipe = loaded(file=file)
-    assert recipe.model == Brought(source="a/b", rl_steps=7)
-    assert adopted(recipe.model) == AdoptParams(source="a/b", rl_steps=7)
-    assert recipe.teacher == Brought(source="c/d")
-    assert Text2Sql.model_validate(recipe.model_dump(mode="json")) == recipe
+def test_a_relative_folder_is_recorded_by_its_absolute_path(folder: Path, monkeypatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    assert adopted("model").source == adopted("./model").source == str(folder)
 
 
-def test_without_a_source_the_teacher_is_trained():
-    teacher = loaded("teacher.steps=9", "seed=3").teacher
-    assert isinstance(teacher, TeacherParams)
-    assert (teacher.steps, teacher.seed) == (9, 3)
+def test_a_hub_id_is_left_to_the_stage(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = adopted("owner/name")
+    assert (found.source, found.content, found.rl_steps) == ("owner/name", "", 0)
 
 
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        ("teacher.stepz=3", 'unknown key "teacher.stepz" in --set teacher.stepz=3: did you mean "teacher.st'),
-        ("model.rl_steps=3", "model.source"),
-        ("teacher=3", "teacher in --set teacher=3: input should be"),
-    ],
-)
-def test_a_wrong_setting_is_one_sentence(setting, told):
-    with pytest.raises(UsageError, match=r"^[^\n]+$") as refused:
-        loaded(setting)
-    assert told in str(refused.value)
+def test_what_its_maker_says_of_rl_is_kept(folder: Path) -> None:
+    assert adopted(Brought(source=str(folder), rl_steps=40)).rl_steps == 40
+    assert adopted(Brought(source="owner/name", rl_steps=7)).rl_steps == 7
 
 
-def test_nothing_is_drawn_where_there_is_no_seed():
-    assert not issubclass(AdoptParams, SeededParams)
-    assert "seed" not in AdoptParams.model_fields
-    assert "seed" not in type(Text2Sql().promote).model_fields
+@pytest.mark.parametrize("source", ["./nowhere", "/nowhere", "~/nowhere"])
+def test_a_path_without_a_checkpoint_is_one_sentence(source: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=r"is not a Hugging Face checkpoint: there is no config\.json"):
+        adopted(source)
