@@ -28,13 +28,17 @@ PREFECTS_OWN = {"prefect", "httpx"}  # packages whose errors a stage never raise
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for. `run` is the one to go on with; None begins a new one."""
+    """What is asked for. `run` is the one to go on with; None begins a new one.
+
+    `wait_s`: how long to wait for a stage that another run is making.
+    """
 
     entry: "FlowEntry"
     loaded: "Loaded[Any]"
     forced: frozenset[str] = frozenset()
     from_node: str | None = None
     run: "Run | None" = None
+    wait_s: float = 0.0
 
     def selection(self) -> "Selection":
         """Fresh each time: a selection remembers which nodes it saw."""
@@ -112,7 +116,7 @@ def _ledger(home: "Home", job: Job, lines: "list[PlanLine]") -> "Run":
 def _through_prefect(run: "Run", job: Job) -> None:
     from tasks.run_session import RunSession
 
-    with display() as shown, RunSession(run, reporter=shown).active():
+    with display() as shown, RunSession(run, reporter=shown, wait_s=job.wait_s).active():
         job.entry.flow(job.loaded.recipe)
 
 

@@ -30,6 +30,12 @@ ForceNode = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option("--force", metavar="NODE", help="Run this node again, even if its result is stored."),
 ]
+WaitForBusy = Annotated[
+    float,
+    typer.Option(
+        "--wait", metavar="SECONDS", min=0, help="How long to wait for a stage that another run is making."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for scripts.")]
 Last = Annotated[bool, typer.Option("--last", help="The most recent run of a flow.")]
 RunId = Annotated[

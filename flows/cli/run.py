@@ -10,6 +10,7 @@ def run(
     settings: options.Settings = None,
     from_node: options.FromNode = None,
     force: options.ForceNode = None,
+    wait_s: options.WaitForBusy = 0.0,
     as_json: options.Json = False,
 ) -> None:
     """Run a flow: reuse what is stored, go on where an earlier run stopped, make the rest.
@@ -28,6 +29,6 @@ def run(
         loaded = load(
             entry.recipe_class, entry.recipes, profile=profile, file=recipe, settings=settings or []
         )
-        return Job(entry, loaded, frozenset(force or []), from_node)
+        return Job(entry, loaded, frozenset(force or []), from_node, wait_s=wait_s)
 
     carry_out(Home.from_environment(), prepare, as_json=as_json)
