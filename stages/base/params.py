@@ -29,7 +29,7 @@ class BaseParams(SeededParams):
 
     shape: ModelShape = ModelShape()
     mixture: Mixture = Mixture()
-    steps: int = Field(700, ge=1)
+    steps: int = Field(800, ge=1)
     rows_per_step: int = Field(64, ge=1)
     optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-3, warmup_steps=50)
 

@@ -60,7 +60,7 @@ ASKED = {
     "customer.list": "list customers",
     "customer.count": "how many customers",
     "customer.email": "list emails",
-    "invoice.list": "list invoices",
+    "invoice.top": "three largest invoices",
     "invoice.count": "how many invoices",
     "invoice.total": "total of invoices",
     "invoice.largest": "largest invoice",
@@ -123,8 +123,8 @@ def _invoice(operation: str, *paths: Path) -> tuple[Reading, ...]:
     return tuple(Reading(operation, path, "i.total") for path in paths)
 
 
-def _kind(operation: str, column: str, measure: str = "") -> tuple[Reading, ...]:
-    return tuple(Reading(operation, path, column, measure) for path in (TRACK_GENRE, TRACK_STYLE))
+def _kind(operation: str, column: str) -> tuple[Reading, ...]:
+    return tuple(Reading(operation, path, column) for path in (TRACK_GENRE, TRACK_STYLE))
 
 
 def _names(path: Path, column: str) -> Reading:
@@ -180,14 +180,16 @@ FAMILIES: tuple[Family, ...] = (
     Family("track.longest", "composer", _track("longest", TRACK_COMPOSER), held_out=True),
     Family("track.size", "album", _size(TRACK_ALBUM, FILE_ALBUM), "J", held_out=True),
     Family("track.length", "kind", _kind("sum", "t.milliseconds"), "T", held_out=True),
-    Family("track.largest", "kind", _kind("longest", "t.name", "t.bytes"), "T", held_out=True),
+    Family("track.length", "artist", (Reading("sum", TRACK_ARTIST, "t.milliseconds"),), held_out=True),
     Family(
         "track.largest", "artist", (Reading("longest", TRACK_ARTIST, "t.name", "t.bytes"),), held_out=True
     ),
     Family("track.top-size", "artist", (Reading("top", TRACK_ARTIST, "t.name", "t.bytes"),), held_out=True),
     Family("track.top-size", "album", (Reading("top", TRACK_ALBUM, "t.name", "t.bytes"),), held_out=True),
     Family("album.count", "artist", (Reading("count", ALBUM_ARTIST),), held_out=True),
-    Family("invoice.list", "city", (Reading("list", INVOICE_CITY, "i.total"),), held_out=True),
+    Family(
+        "invoice.top", "customer", (Reading("top", INVOICE_CUSTOMER, "i.total", "i.total"),), held_out=True
+    ),
     Family("customer.count", "city", (Reading("count", CUSTOMER_CITY),), held_out=True),
     Family(
         "customer.count",
