@@ -5,7 +5,9 @@ import signal
 import sqlite3
 from pathlib import Path
 
+from tasks.lineage.connection import connect
 from tasks.runs import Run
+from tasks.store.home import Home
 
 FLOW = "toy_flows.counting"
 NODES = ("one", "other", "two")
@@ -60,7 +62,7 @@ def test_status_has_the_shape_that_scripts_read(posttrain, finished):
 
 
 def test_ctrl_c_and_cancel_stop_at_a_step_and_say_how_to_go_on(posttrain):
-    process = posttrain.start("run", FLOW, "--set", "seed=5", **SLOW)
+    process = posttrain.start("run", FLOW, "--set", "seed=5", "--set", "one.steps=8", **SLOW)
     run = posttrain.run_of(process)
     _, refused = posttrain("resume", run.id, expect=2)
     assert f"run {run.id} is alive: process {process.pid}" in refused
@@ -90,6 +92,11 @@ def test_a_failed_stage_is_one_sentence_and_its_log_can_be_read(posttrain):
     assert "go on with `posttrain resume" in err
     found = posttrain.json("status", "--last")
     assert (found["state"], states(found)["two"]) == ("failed", "failed")
+    with connect(Home(posttrain.home)) as tracking:  # what it had finished is in MLflow
+        (experiment,) = tracking.client.search_experiments(filter_string=f"name = '{FLOW}'")
+        mine = f"tags.`posttrain.run_id` = '{found['run']}'"
+        synced = tracking.client.search_runs([experiment.experiment_id], filter_string=mine)
+    assert {run.data.tags.get("posttrain.node") for run in synced} >= {"one", "other"}
     process = posttrain.start("logs", "--last", "two")
     log, _ = process.communicate(timeout=60)
     assert "Traceback" in log and "ValueError: the toy broke" in log
