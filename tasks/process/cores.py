@@ -20,7 +20,7 @@ def wait_policy(threads: int) -> str | None:
 
 
 def idle_cores(seconds: float, stat: Path = Path("/proc/stat")) -> float:
-    """How many cores' worth of time nobody used during the next `seconds`; 0 where the system does not say."""
+    """Cores' worth of time that nobody used during the next `seconds`; 0 where the system does not say."""
     before = _idle_ticks(stat)
     time.sleep(seconds)
     after = _idle_ticks(stat)
