@@ -2,8 +2,9 @@
 
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from data_contracts.values import Split
 from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
 from stages.engines.params import ModelShape, OptimizerParams
 
@@ -29,9 +30,17 @@ class BaseParams(SeededParams):
 
     shape: ModelShape = ModelShape()
     mixture: Mixture = Mixture()
+    splits: tuple[Split, ...] = Field((Split.PRETRAIN,), min_length=1, description="whose prompts are seen")
     steps: int = Field(800, ge=1)
     rows_per_step: int = Field(64, ge=1)
     optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-3, warmup_steps=50)
+
+    @field_validator("splits")
+    @classmethod
+    def _not_held_out(cls, splits: tuple[Split, ...]) -> tuple[Split, ...]:
+        if held_out := set(splits) - {Split.PRETRAIN, Split.TRAIN}:
+            raise ValueError(f"{min(held_out)} is held out: nothing is trained on it")
+        return splits
 
     def work(self) -> float:
         return self.steps * self.rows_per_step

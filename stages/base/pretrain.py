@@ -10,7 +10,6 @@ from stages.context import StageContext
 from stages.cursor import rows_of_step
 from stages.domains.demonstrated import open_demonstrated
 from stages.domains.prompt_table import read_prompts
-from stages.domains.protocol import Split
 from stages.engines.batch import TokenBatch, completion_batch
 from stages.engines.chat import answer_ids, open_tokenizer, prompt_ids
 from stages.engines.checkpoint import export, new_llama
@@ -19,7 +18,7 @@ from stages.engines.torch_trainer import TorchTrainer
 
 
 def pretrain(ctx: StageContext[BaseParams], stage: str) -> None:
-    """Train from random weights and write the checkpoint; only the prompts of the split pretrain are seen."""
+    """Train from random weights and write the checkpoint; only prompts of `params.splits` are seen."""
     params = ctx.params
     tokenizer = open_tokenizer(ctx.input("tokenizer"))
     rows = MixtureRows(ctx, params.mixture, ctx.input("tokenizer"))
@@ -40,7 +39,8 @@ class MixtureRows:
     def __init__(self, ctx: StageContext[BaseParams], mixture: Mixture, tokenizer: Path) -> None:
         self.tokenizer = open_tokenizer(tokenizer)
         self.domain = open_demonstrated(ctx.input("domain"))
-        self.prompts = read_prompts(ctx.input("prompts"), Split.PRETRAIN)
+        folder = ctx.input("prompts")
+        self.prompts = [row for split in ctx.params.splits for row in read_prompts(folder, split)]
         self.mixture = mixture
         self.seed = ctx.seed("mixture")
 

@@ -1,9 +1,13 @@
-"""The teacher of on-policy distillation: somewhat larger, of the same tokenizer, trained on clean rows."""
+"""The teacher of on-policy distillation: somewhat larger, of the same tokenizer, trained on clean rows.
+
+It knows the post-training prompts as well: a teacher that knows less than its student teaches nothing.
+"""
 
 from typing import ClassVar
 
 from pydantic import Field
 
+from data_contracts.values import Split
 from stages.base.params import BaseParams, Mixture
 from stages.declaration import CHECKPOINT, FILES, Declaration, dataset
 from stages.engines.params import ModelShape
@@ -14,7 +18,8 @@ class TeacherParams(BaseParams):
 
     shape: ModelShape = ModelShape(hidden=160, intermediate=448)
     mixture: Mixture = Mixture(wrong_share=0.0, strategy_skew=0.8)
-    steps: int = Field(500, ge=1)
+    splits: tuple[Split, ...] = (Split.PRETRAIN, Split.TRAIN)
+    steps: int = Field(650, ge=1)
 
 
 STAGE = Declaration(
