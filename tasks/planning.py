@@ -57,7 +57,7 @@ class PlanningSession(Session):
             )
             return found.refs()
         before = self._before(request)
-        if self.selection.must_exist:
+        if self.selection.must_exist(request.node):
             raise UsageError(
                 missing_before(self.selection.from_node or "", request.node, self._why(request, before))
             )

@@ -79,7 +79,7 @@ class RunSession(Session):
         return super().stage(node, params, inputs)
 
     def answer(self, request: Request) -> Outputs:
-        if self.selection.must_exist:
+        if self.selection.must_exist(request.node):
             self._require(request)
         self._pending[request.node] = request
         return through_prefect(self.perform, request)

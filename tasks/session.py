@@ -49,10 +49,10 @@ class Selection:
             self._again.add(node)
         return again or node in self.forced
 
-    @property
-    def must_exist(self) -> bool:
-        """Whether the node asked for last comes before `from_node`."""
-        return self.from_node is not None and self.from_node not in self._seen
+    def must_exist(self, node: str) -> bool:
+        """Whether the node asked for last comes before `from_node` and is not made anew by itself."""
+        before = self.from_node is not None and self.from_node not in self._seen
+        return before and node not in self.forced
 
     def check(self) -> None:
         """After the flow: raises UsageError for a name that is none of its nodes."""

@@ -137,6 +137,11 @@ def test_from_a_node_it_and_what_depends_on_it_are_made_again(done):
     assert done.states(run) == {"one": "reused", "two": "completed"}
 
 
+def test_a_node_before_from_can_be_forced_as_well(done):
+    run = done.go(forced=["one"], from_node="two")
+    assert done.states(run) == {"one": "completed", "two": "completed"}
+
+
 def test_from_a_node_whose_past_is_missing_is_refused_before_work(done):
     def changed():
         two_counters(CounterParams(steps=9))
