@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on one reference answer per question, as real data sets have it."""
+"""Supervised fine-tuning on one reference answer per question, as real data sets have it: a short cold start."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from stages.engines.params import OptimizerParams
 class SftParams(SeededParams):
     expected_seconds: ClassVar[float | None] = 20
 
-    steps: int = Field(60, ge=1)
+    steps: int = Field(24, ge=1)
     rows_per_step: int = Field(32, ge=1)
     optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-4)
 

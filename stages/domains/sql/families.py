@@ -123,8 +123,8 @@ def _invoice(operation: str, *paths: Path) -> tuple[Reading, ...]:
     return tuple(Reading(operation, path, "i.total") for path in paths)
 
 
-def _kind(operation: str, column: str) -> tuple[Reading, ...]:
-    return tuple(Reading(operation, path, column) for path in (TRACK_GENRE, TRACK_STYLE))
+def _kind(operation: str, column: str, measure: str) -> tuple[Reading, ...]:
+    return tuple(Reading(operation, path, column, measure) for path in (TRACK_GENRE, TRACK_STYLE))
 
 
 def _names(path: Path, column: str) -> Reading:
@@ -179,7 +179,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("track.average", "artist", _track("average", TRACK_ARTIST), held_out=True),
     Family("track.longest", "composer", _track("longest", TRACK_COMPOSER), held_out=True),
     Family("track.size", "album", _size(TRACK_ALBUM, FILE_ALBUM), "J", held_out=True),
-    Family("track.length", "kind", _kind("sum", "t.milliseconds"), "T", held_out=True),
+    Family("track.largest", "kind", _kind("longest", "t.name", "t.bytes"), "T", held_out=True),
     Family("track.length", "artist", (Reading("sum", TRACK_ARTIST, "t.milliseconds"),), held_out=True),
     Family(
         "track.largest", "artist", (Reading("longest", TRACK_ARTIST, "t.name", "t.bytes"),), held_out=True
