@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on one reference answer per question, as real data sets have it: a short cold start."""
+"""Supervised fine-tuning on one reference answer per question, as real data sets have: a short cold start."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ class SftParams(SeededParams):
 
     steps: int = Field(24, ge=1)
     rows_per_step: int = Field(32, ge=1)
-    optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-4)
+    optimizer: OptimizerParams = OptimizerParams(learning_rate=3e-4, warmup_steps=4)
 
     def work(self) -> float:
         return self.steps * self.rows_per_step
