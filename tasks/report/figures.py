@@ -60,6 +60,8 @@ def panels(count: int, columns: int = 3) -> Iterator[tuple["Figure", list["Axes"
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(PANEL_INCHES[0] * columns, PANEL_INCHES[1] * rows))
         axes = [figure.add_subplot(rows, columns, place + 1) for place in range(count)]
+        for each in axes:
+            each.locator_params(axis="x", nbins=5)  # so that long numbers do not run into each other
         yield figure, axes
 
 
@@ -93,6 +95,8 @@ def draw_series(axes: "Axes", points: Points, title: str, line: str = LINE) -> N
     axes.plot(steps, running_mean(values, window), color=line, marker="o" if len(values) == 1 else None)
     axes.set_title(title)
     axes.margins(x=0.02)
+    if not any(values):  # an axis around nothing would show shares below 0
+        axes.set_ylim(0, 1)
 
 
 def running_mean(values: Sequence[float], window: int) -> list[float]:
