@@ -28,3 +28,9 @@ def test_ci_runs_every_command_of_the_readme() -> None:
 
 def test_small_commands_are_in_the_readme() -> None:
     assert {f"posttrain {command}" for command in SMALL} <= set(commands_of_the_readme())
+
+
+def test_nothing_in_the_readme_waits_to_be_filled_in() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert "<!--" not in text and "TODO" not in text
+    assert "test-compositions:" in text  # the table that the run prints
