@@ -1,0 +1,67 @@
+"""PPO's pessimistic clip of the ratio to a proximal policy, at any level of the ratio."""
+
+import torch
+from torch import Tensor
+
+from stages.estimators.params import Level
+from stages.estimators.ratios.level import LogRatio, ratio_log_BT
+
+# With stages.estimators.params: PpoClip is level TOKEN, Gspo is level GEOMETRIC.
+
+
+def clipped_surrogate_BT(
+    logprobs_BT: Tensor,
+    proximal_BT: Tensor,
+    advantages_BT: Tensor,
+    mask_BT: Tensor,
+    level: Level,
+    clip_low: float,
+    clip_high: float,
+) -> Tensor:
+    """-min(r A, clip(r, 1 - low, 1 + high) A) at every trained token, 0 elsewhere.
+
+    token: PPO (arXiv 1707.06347, Eq. 7); low != high is DAPO's clip-higher (arXiv 2503.14476, Eq. 8).
+    geometric: GSPO (arXiv 2507.18071, Eq. 5), r = (product of token ratios) ** (1 / length).
+    sequence: r = the product. At these two levels every token of a row holds the row's one value, so
+    `SequenceMean` gives the paper's sum over sequences; another aggregation weights a sequence by its length.
+
+    Args:
+        logprobs_BT: log-probs of the sampled tokens under the policy; the only argument differentiated.
+        proximal_BT: those of the policy before this batch's first update.
+        advantages_BT: [B, T], or [B, 1] for one advantage per sequence.
+
+    Ratios beyond e^+-20 are held there (`LogRatio.bounded`, `RatioSums.bounded` count them).
+    Raises GuardError for a trained token whose log-ratio is not a number.
+    """
+    ratio_BT = _proximal_ratio(logprobs_BT, proximal_BT, mask_BT, level).values_BT.exp()
+    kept_BT = _kept(advantages_BT, mask_BT)
+    clipped_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
+    return -torch.minimum(ratio_BT * kept_BT, clipped_BT * kept_BT)
+
+
+@torch.no_grad()
+def clipped_BT(
+    logprobs_BT: Tensor,
+    proximal_BT: Tensor,
+    advantages_BT: Tensor,
+    mask_BT: Tensor,
+    level: Level,
+    clip_low: float,
+    clip_high: float,
+) -> Tensor:
+    """True at the trained tokens that `clipped_surrogate_BT` does not train on: moved too far already."""
+    ratio_BT = _proximal_ratio(logprobs_BT, proximal_BT, mask_BT, level).values_BT.exp()
+    kept_BT = _kept(advantages_BT, mask_BT)
+    return ((kept_BT > 0) & (ratio_BT > 1 + clip_high)) | ((kept_BT < 0) & (ratio_BT < 1 - clip_low))
+
+
+def _proximal_ratio(logprobs_BT: Tensor, proximal_BT: Tensor, mask_BT: Tensor, level: Level) -> LogRatio:
+    # Masked before the subtraction: inf - inf would come back as NaN in the gradient.
+    mask_BT, zero = mask_BT.bool(), logprobs_BT.new_zeros(())
+    return ratio_log_BT(
+        logprobs_BT.where(mask_BT, zero) - proximal_BT.detach().where(mask_BT, zero), mask_BT, level
+    )
+
+
+def _kept(advantages_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    return torch.where(mask_BT.bool(), advantages_BT.detach(), advantages_BT.new_zeros(()))
