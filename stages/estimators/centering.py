@@ -1,0 +1,131 @@
+"""Score centering (arXiv 2609.20807): subtract from a weighted score its mean under the sampler.
+
+At a prefix with trainer p, sampler q and a detached weight w = f(p / q), the mean score is
+m = sum_v q_v f(p_v / q_v) grad log p_v. It is zero for f(r) = r, or for p = q; otherwise every reward's level
+pulls p along it, and no baseline that is constant over the group removes what depends on the prefix.
+The loss -A (sg(w) log p_y - correction) has the gradient -A (w grad log p_y - m) at every sample.
+The sampler q is what really drew the token: its temperature, its support, its weights at that token.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from stages.estimators.blockwise import at_positions, per_position, scaled
+from stages.estimators.distribution import Distribution, TopHead
+from stages.estimators.mass_scratch import weighted_mass_NV
+from stages.estimators.params import RegulariserChoice
+
+TAIL_FLOOR = 1e-6
+"""Least mass outside a head, of either policy (appendix A of the paper): bounds their ratio by a million."""
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Of one batch, all [B, T] and 0 outside the mask; the first two are differentiable in the logits.
+
+    logprobs_BT: of the sampled tokens. corrections_BT: the scalar whose gradient is m. head_mass_BT: the
+    sampler's mass in the recorded head, 1 with the whole vocabulary; warn below 0.99. floored_BT: 1 where a
+    tail mass was raised to TAIL_FLOOR.
+    """
+
+    logprobs_BT: Tensor
+    corrections_BT: Tensor
+    head_mass_BT: Tensor
+    floored_BT: Tensor
+
+
+def centred_logprobs(
+    logits_BTV: Tensor,
+    target_BT: Tensor,
+    mask_BT: Tensor,
+    sampler: Distribution | TopHead,
+    regulariser: RegulariserChoice,
+    temperature: float | Tensor = 1.0,
+) -> Centred:
+    """Log-probs of the targets and their correction terms, from one pass over the trainer's logits.
+
+    `temperature` is the trainer's, equal to the sampler's: a number, or [B] for one of each row.
+    """
+    targets = target_BT.reshape(-1)
+    scale = per_position(temperature, mask_BT)
+
+    if isinstance(sampler, TopHead):
+
+        def function(logits_NV: Tensor, places_N: Tensor) -> tuple[Tensor, ...]:
+            ids_NK, logq_NK = sampler.at(places_N)
+            scaled_NV = scaled(logits_NV, scale, places_N)
+            normaliser_N1 = scaled_NV.logsumexp(-1, keepdim=True)
+            logp_NK = scaled_NV.gather(-1, ids_NK) - normaliser_N1
+            logprob_N1 = scaled_NV.gather(-1, targets[places_N].unsqueeze(-1)) - normaliser_N1
+            correction_N, floored_N = head_correction_N(logp_NK, logq_NK, regulariser)
+            return logprob_N1.squeeze(-1), correction_N, head_mass_N(logq_NK), floored_N
+
+    else:
+
+        def function(logits_NV: Tensor, places_N: Tensor) -> tuple[Tensor, ...]:
+            logp_NV = scaled(logits_NV, scale, places_N).log_softmax(-1)
+            correction_N = full_correction_N(logp_NV, sampler.logprobs_NV(places_N), regulariser)
+            logprob_N = logp_NV.gather(-1, targets[places_N].unsqueeze(-1)).squeeze(-1)
+            return logprob_N, correction_N, torch.ones_like(correction_N), torch.zeros_like(correction_N)
+
+    logprobs, corrections, head_mass, floored = at_positions(function, logits_BTV, mask_BT)
+    return Centred(logprobs, corrections, head_mass.detach(), floored.detach())
+
+
+def centred_policy_gradient_BT(
+    logprobs_BT: Tensor, weights_BT: Tensor, corrections_BT: Tensor, advantages_BT: Tensor
+) -> Tensor:
+    """-A (sg(w) log p - correction) per token; weights and advantages ([B, T] or [B, 1]) are detached.
+
+    The weight is f at token level of this very forward, with the correction's f. Aggregate under the mask.
+    """
+    return -advantages_BT.detach() * (weights_BT.detach() * logprobs_BT - corrections_BT)
+
+
+def full_correction_N(logp_NV: Tensor, logq_NV: Tensor, regulariser: RegulariserChoice) -> Tensor:
+    """sum_v sg(q_v f(p_v / q_v)) log p_v per position, over the sampler's support; its gradient is m.
+
+    `logp_NV`: the trainer's log-probs, differentiated. `logq_NV`: the sampler's, -inf outside its support,
+    where nothing is ever sampled and hence nothing is to be centred: also for f(r) = r.
+    """
+    with torch.no_grad():
+        mass_NV = weighted_mass_NV(logp_NV, logq_NV, regulariser)
+        mass_NV = mass_NV.where(logq_NV > float("-inf"), mass_NV.new_zeros(()))
+    return _weighted_sum_N(mass_NV, logp_NV)
+
+
+def head_correction_N(
+    logp_NK: Tensor, logq_NK: Tensor, regulariser: RegulariserChoice
+) -> tuple[Tensor, Tensor]:
+    """The correction with the sampler known on its head only, and 1 where a tail mass was floored.
+
+    Outside the head the sampler is modelled as proportional to the trainer, q = rho p with
+    rho = (1 - Q_H) / (1 - P_H). There q f(p / q) = alpha p with alpha = rho f(1 / rho), and as
+    sum_v p_v grad log p_v = 0 the whole is sum_{v in H} sg(q_v f(p_v / q_v) - alpha p_v) log p_v.
+
+    `logp_NK`: the trainer's log-probs of the head's tokens, under its whole vocabulary; differentiated.
+    `logq_NK`: the sampler's, -inf where there is no entry.
+    """
+    with torch.no_grad():
+        present_NK = logq_NK > float("-inf")
+        logp_NK_head = logp_NK.where(present_NK, logq_NK)
+        tail_p_N = 1 - logp_NK_head.exp().sum(-1)
+        tail_q_N = 1 - head_mass_N(logq_NK)
+        floored_N = (tail_p_N < TAIL_FLOOR) | (tail_q_N < TAIL_FLOOR)
+        log_rho_N1 = (tail_q_N.clamp(min=TAIL_FLOOR) / tail_p_N.clamp(min=TAIL_FLOOR)).log().unsqueeze(-1)
+        alpha_N1 = weighted_mass_NV(torch.zeros_like(log_rho_N1), log_rho_N1, regulariser)
+        mass_NK = weighted_mass_NV(logp_NK, logq_NK, regulariser) - alpha_N1 * logp_NK_head.exp()
+        mass_NK = mass_NK.where(present_NK, mass_NK.new_zeros(()))
+    return _weighted_sum_N(mass_NK, logp_NK), floored_N.to(logp_NK.dtype)
+
+
+def head_mass_N(logq_NK: Tensor) -> Tensor:
+    """The sampler's probability of its head, at each position."""
+    return logq_NK.exp().sum(-1)
+
+
+def _weighted_sum_N(mass_NV: Tensor, logp_NV: Tensor) -> Tensor:
+    """sum_v mass_v log p_v, where an entry without mass is 0 also if its log p is -inf."""
+    return (mass_NV * logp_NV.where(mass_NV != 0, logp_NV.new_zeros(()))).sum(-1)
