@@ -14,8 +14,8 @@ from torch import Tensor
 
 from stages.estimators.blockwise import at_positions, per_position, scaled
 from stages.estimators.distribution import Distribution, TopHead
-from stages.estimators.mass_scratch import weighted_mass_NV
 from stages.estimators.params import RegulariserChoice
+from stages.estimators.ratios.regularise import weighted_mass_NV
 
 TAIL_FLOOR = 1e-6
 """Least mass outside a head, of either policy (appendix A of the paper): bounds their ratio by a million."""
@@ -75,25 +75,32 @@ def centred_logprobs(
 
 
 def centred_policy_gradient_BT(
-    logprobs_BT: Tensor, weights_BT: Tensor, corrections_BT: Tensor, advantages_BT: Tensor
+    logprobs_BT: Tensor, weights_BT: Tensor, corrections_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor
 ) -> Tensor:
-    """-A (sg(w) log p - correction) per token; weights and advantages ([B, T] or [B, 1]) are detached.
+    """-sg(A) (sg(w) log p - correction) per token, 0 where the mask is false. Gradient: -A (w s - m).
 
-    The weight is f at token level of this very forward, with the correction's f. Aggregate under the mask.
+    With the corrections of f the expectation over the sampler is -C_tok = -sum_t E_h Cov_q(A, w_t s_t | h_t)
+    of methods.md 3(B3), whatever is added to A that is known before token t.
+
+    Args:
+        logprobs_BT, corrections_BT: of `centred_logprobs`; the only arguments differentiated.
+        weights_BT: f(policy / sampler) at token level of this very forward, f that of the corrections.
+        advantages_BT: [B, T], or [B, 1] for one advantage per sequence.
     """
-    return -advantages_BT.detach() * (weights_BT.detach() * logprobs_BT - corrections_BT)
+    mask_BT = mask_BT.bool()
+    zero = logprobs_BT.new_zeros(())
+    advantages_BT = torch.where(mask_BT, advantages_BT.detach(), zero)
+    weights_BT = torch.where(mask_BT, weights_BT.detach(), zero)
+    centred_BT = weights_BT * logprobs_BT.where(mask_BT, zero) - corrections_BT.where(mask_BT, zero)
+    return -advantages_BT * centred_BT
 
 
 def full_correction_N(logp_NV: Tensor, logq_NV: Tensor, regulariser: RegulariserChoice) -> Tensor:
     """sum_v sg(q_v f(p_v / q_v)) log p_v per position, over the sampler's support; its gradient is m.
 
-    `logp_NV`: the trainer's log-probs, differentiated. `logq_NV`: the sampler's, -inf outside its support,
-    where nothing is ever sampled and hence nothing is to be centred: also for f(r) = r.
+    `logp_NV`: the trainer's log-probs, differentiated. `logq_NV`: the sampler's, -inf outside its support.
     """
-    with torch.no_grad():
-        mass_NV = weighted_mass_NV(logp_NV, logq_NV, regulariser)
-        mass_NV = mass_NV.where(logq_NV > float("-inf"), mass_NV.new_zeros(()))
-    return _weighted_sum_N(mass_NV, logp_NV)
+    return _weighted_sum_N(weighted_mass_NV(logp_NV, logq_NV, regulariser), logp_NV)
 
 
 def head_correction_N(
@@ -109,15 +116,13 @@ def head_correction_N(
     `logq_NK`: the sampler's, -inf where there is no entry.
     """
     with torch.no_grad():
-        present_NK = logq_NK > float("-inf")
-        logp_NK_head = logp_NK.where(present_NK, logq_NK)
-        tail_p_N = 1 - logp_NK_head.exp().sum(-1)
+        p_NK = logp_NK.exp().where(logq_NK > float("-inf"), logp_NK.new_zeros(()))
+        tail_p_N = 1 - p_NK.sum(-1)
         tail_q_N = 1 - head_mass_N(logq_NK)
         floored_N = (tail_p_N < TAIL_FLOOR) | (tail_q_N < TAIL_FLOOR)
         log_rho_N1 = (tail_q_N.clamp(min=TAIL_FLOOR) / tail_p_N.clamp(min=TAIL_FLOOR)).log().unsqueeze(-1)
         alpha_N1 = weighted_mass_NV(torch.zeros_like(log_rho_N1), log_rho_N1, regulariser)
-        mass_NK = weighted_mass_NV(logp_NK, logq_NK, regulariser) - alpha_N1 * logp_NK_head.exp()
-        mass_NK = mass_NK.where(present_NK, mass_NK.new_zeros(()))
+        mass_NK = weighted_mass_NV(logp_NK, logq_NK, regulariser) - alpha_N1 * p_NK
     return _weighted_sum_N(mass_NK, logp_NK), floored_N.to(logp_NK.dtype)
 
 
