@@ -14,7 +14,7 @@ class Mutant:
     new: str
 
     def applied(self, source: str) -> str:
-        """The wrong source. Raises ValueError where `old` is not there exactly once: the mutant went stale."""
+        """The wrong source. Raises ValueError where `old` is not there exactly once: it went stale."""
         if (found := source.count(self.old)) != 1:
             raise ValueError(f"{self.name}: {self.file} contains the text to replace {found} times, not once")
         if self.old == self.new:
