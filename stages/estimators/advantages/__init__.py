@@ -11,7 +11,9 @@ from stages.estimators.advantages.overlong import overlong_penalty
 from stages.estimators.advantages.result import Advantages
 from stages.estimators.advantages.sign_balance import SignBalanced, signbalance
 
-group_relative, group_mean, GroupAdvantages = grpo, dr_grpo, Advantages
+group_relative = grpo
+group_mean = dr_grpo
+GroupAdvantages = Advantages
 
 __all__ = [
     "Advantages",

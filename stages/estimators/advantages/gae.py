@@ -16,8 +16,8 @@ def gae_BT(
 ) -> tuple[Tensor, Tensor]:
     """GAE (arXiv 1506.02438, Eq. 16): advantage_t = sum over l of (discount trace)^l delta_(t+l).
 
-    delta_t = reward_t + discount value_(t+1) - value_t, where t counts a row's trained tokens. `values_BT` at a
-    token is the value of the prefix before it. Returns advantages and returns = advantage + value, both
+    delta_t = reward_t + discount value_(t+1) - value_t, where t counts a row's trained tokens. `values_BT` at
+    a token is the value of the prefix before it. Returns advantages and returns = advantage + value, both
     [B, T], detached, 0 outside the mask. trace = 1 with discount = 1: reward to come - value, whose expected
     policy gradient is the true one for any values; with trace < 1 only for the exact ones.
 

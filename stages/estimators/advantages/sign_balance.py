@@ -75,7 +75,7 @@ def _require_binary(rewards_N: Tensor) -> None:
     others = sorted(set(rewards_N.tolist()) - {RIGHT})
     if len(others) > 1 or not set(others) <= set(WRONG):
         raise GuardError(
-            f"signbalance needs rewards of exactly two values, 1 for right and 0 or -1 for wrong, but besides "
-            f"1 there is {', '.join(f'{value:g}' for value in others[:4])}: choose another advantage, or "
-            f"reward without shaping"
+            f"signbalance needs rewards of exactly two values, 1 for right and 0 or -1 for wrong, but "
+            f"besides 1 there is {', '.join(f'{value:g}' for value in others[:4])}: choose another "
+            f"advantage, or reward without shaping"
         )
