@@ -6,6 +6,7 @@ could not run them at all, which proves nothing. Each run is a fork of this proc
 pytest and hypothesis but nothing of the repository.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -30,7 +31,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "mutations.json"
 COPIED = ("stages", "data_contracts", "benchmarks", "tests")
 OF_REPOSITORY = ("stages", "data_contracts", "benchmarks", "tests", "tasks", "flows")
 ALREADY_IMPORTED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"  # on purpose, below
-OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-W", ALREADY_IMPORTED)
+OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--tb=short", "--hypothesis-seed=0", "-W", ALREADY_IMPORTED)
+PRELOADED = ("torch", "pytest", "hypothesis.strategies", "transformers.models.llama.modeling_llama")
 WORKERS = 2
 HANGS_AFTER_S = 60.0
 FOREIGN_TREE = 99  # exit code of a child whose tests imported another tree than its copy
@@ -127,9 +129,18 @@ def _write(verdicts: Sequence[Verdict], seconds: float) -> None:
 
 def _preload() -> None:
     """What every child needs; nothing of the repository, which a child takes from its own copy."""
-    for name in ("torch", "numpy", "pydantic", "pytest", "hypothesis.strategies"):
+    for name in PRELOADED:
         importlib.import_module(name)
-    importlib.import_module("torch").set_num_threads(1)
+    import torch
+    from hypothesis import Phase, settings
+
+    torch.set_num_threads(1)
+    settings.register_profile(
+        "mutants", phases=(Phase.explicit, Phase.generate)
+    )  # the smallest example: no use
+    settings.load_profile("mutants")
+    gc.collect()
+    gc.freeze()  # what pytest's many collections would walk through again and again
 
 
 def _verdicts(jobs: Sequence[tuple[Area, Mutant | None]]) -> Iterator[Verdict]:
