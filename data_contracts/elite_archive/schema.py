@@ -1,4 +1,7 @@
-"""elite_archive/1: one row per (prompt, strategy) that the frozen base solved, `count` times."""
+"""elite_archive/1: one row per (prompt, strategy) that the frozen base solved, `count` times.
+
+`logprobs` are the base's of each completion token at `temperature`, and `base_logprob` is their sum.
+"""
 
 import pyarrow as pa
 
@@ -12,6 +15,8 @@ SCHEMA = pa.schema(
         pa.field("signature", pa.string(), nullable=False),
         pa.field("reading", pa.string(), nullable=False),
         pa.field("reward", pa.float32(), nullable=False),
+        pa.field("logprobs", pa.list_(pa.float32()), nullable=False),
+        pa.field("temperature", pa.float32(), nullable=False),
         pa.field("base_logprob", pa.float32(), nullable=False),
         pa.field("count", pa.int32(), nullable=False),
         pa.field("base_digest", pa.string(), nullable=False),

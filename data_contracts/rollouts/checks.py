@@ -10,6 +10,7 @@ LOGPROB_TOLERANCE = 1e-4  # float32 log-softmax of a certain token may come out 
 
 def check(table: TableUnderCheck) -> None:
     _tokens(table)
+    _head(table)
     _sampler(table)
     _verdicts(table)
     _groups(table)
@@ -25,6 +26,19 @@ def _tokens(table: TableUnderCheck) -> None:
     table.expect("logprobs", "at most 0", above)
     negative = table.rows_with_element("weight_version", lambda x: x < 0)
     table.expect("weight_version", "at least 0", negative)
+
+
+def _head(table: TableUnderCheck) -> None:
+    size = table.numbers("head_size")
+    table.expect("head_size", "at least 0", size < 0)
+    for column in ("head_ids", "head_logprobs"):
+        table.expect(
+            column,
+            "head_size entries for each token of completion_ids",
+            table.lengths(column) != size * table.lengths("completion_ids"),
+        )
+    above = table.rows_with_element("head_logprobs", lambda x: x > LOGPROB_TOLERANCE)
+    table.expect("head_logprobs", "at most 0", above)
 
 
 def _sampler(table: TableUnderCheck) -> None:

@@ -1,7 +1,8 @@
 """rollouts/1: one row per sampled completion.
 
 `logprobs` are of the distribution that sampled (after temperature, top-p, top-k); `weight_version` is the
-policy version that sampled each token.
+policy version that sampled each token. `head_ids` and `head_logprobs` are the sampler's `head_size` most likely
+tokens at each position, flat, position by position; empty with `head_size` 0 where they were not recorded.
 """
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ SCHEMA = pa.schema(
         pa.field("prompt_ids", pa.list_(pa.int32()), nullable=False),
         pa.field("completion_ids", pa.list_(pa.int32()), nullable=False),
         pa.field("logprobs", pa.list_(pa.float32()), nullable=False),
+        pa.field("head_size", pa.int32(), nullable=False),
+        pa.field("head_ids", pa.list_(pa.int32()), nullable=False),
+        pa.field("head_logprobs", pa.list_(pa.float32()), nullable=False),
         pa.field("weight_version", pa.list_(pa.int32()), nullable=False),
         pa.field("temperature", pa.float32(), nullable=False),
         pa.field("top_p", pa.float32(), nullable=False),
@@ -29,4 +33,4 @@ SCHEMA = pa.schema(
     ]
 )
 ROW_ID = ("prompt_id", "group_id", "sample")
-TOKEN_COLUMNS = ("prompt_ids", "completion_ids")
+TOKEN_COLUMNS = ("prompt_ids", "completion_ids", "head_ids")

@@ -25,7 +25,7 @@ def better(held: Elite, sample: Judged) -> Elite:
 
 
 def elite_rows(
-    elites: Mapping[str, Mapping[str, Elite]], base_digest: str, signature_version: str
+    elites: Mapping[str, Mapping[str, Elite]], temperature: float, base_digest: str, signature_version: str
 ) -> list[dict[str, Any]]:
     """Rows of elite_archive/1, by prompt and then by signature."""
     return [
@@ -38,6 +38,8 @@ def elite_rows(
             "signature": signature,
             "reading": elite.sample.judgement.verdict.reading,
             "reward": elite.sample.judgement.verdict.reward,
+            "logprobs": elite.sample.rollout.logprobs,
+            "temperature": temperature,
             "base_logprob": sum(elite.sample.rollout.logprobs),
             "count": elite.count,
             "base_digest": base_digest,

@@ -29,7 +29,7 @@ class ArchiveParams(SeededParams):
 
 STAGE = Declaration(
     name="archive",
-    version=1,
+    version=2,
     params=ArchiveParams,
     inputs={"base": CHECKPOINT, "prompts": dataset("prompts/1"), "domain": FILES},
     outputs={"archive": dataset("elite_archive/1"), "rollouts": dataset("rollouts/1"), "curve": FILES},

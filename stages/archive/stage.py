@@ -95,7 +95,9 @@ def run(ctx: StageContext[ArchiveParams]) -> None:
                     state.granularity.add(group)
                     quiet[row.prompt.id] = 0 if found else quiet[row.prompt.id] + 1
                 open_rows = [row for row in open_rows if quiet[row.prompt.id] < params.patience]
-            state.elites.append(elite_rows(elites, base_digest, domain.signature_version))
+            state.elites.append(
+                elite_rows(elites, params.sampling.temperature, base_digest, domain.signature_version)
+            )
             ctx.log(
                 step + 1,
                 cells=sum(len(cells) for cells in elites.values()),

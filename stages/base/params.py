@@ -48,7 +48,7 @@ class BaseParams(SeededParams):
 
 STAGE = Declaration(
     name="base",
-    version=1,
+    version=2,
     params=BaseParams,
     inputs={"prompts": dataset("prompts/1"), "domain": FILES, "tokenizer": FILES},
     outputs={"checkpoint": CHECKPOINT},

@@ -29,7 +29,7 @@ class Prompt:
     text: str
     payload: dict[str, Any]
     split: Split
-    answer_class: str  # "open" or "bounded"
+    answer_class: str  # "open", or "<name>:<number of possible answers>" such as "yes_no:2"
 
 
 class Unscorable(StrEnum):

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from stages.engines.batch import TokenBatch
 from stages.errors import PosttrainError
+from stages.estimators.distribution import Distribution
 from stages.estimators.losses import masked_sum
+
+POSITIONS_AT_ONCE = 512
 
 
 @dataclass
@@ -34,3 +38,14 @@ class Agreement:
                 f"engine and trainer disagree by {self.gap:.2e} a token at step {step} (limit {limit:.0e}): "
                 "the engine does not hold the trainer's weights"
             )
+
+
+@torch.no_grad()
+def recomputed_logprobs_BT(sampler: Distribution, batch: TokenBatch) -> Tensor:
+    """What a distribution says of the batch's targets, 0 where the mask is false, a block at a time."""
+    logprobs_M = torch.zeros(batch.mask_BT.numel(), device=batch.mask_BT.device)
+    target_M = batch.target_BT.reshape(-1)
+    for places_N in batch.mask_BT.reshape(-1).nonzero().squeeze(1).split(POSITIONS_AT_ONCE):
+        logprobs_NV = sampler.logprobs_NV(places_N)
+        logprobs_M[places_N] = logprobs_NV.gather(1, target_M[places_N].unsqueeze(1)).squeeze(1).float()
+    return logprobs_M.view(batch.mask_BT.shape)

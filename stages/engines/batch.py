@@ -38,6 +38,10 @@ class TokenBatch:
         """This micro-batch's part of values [B, ...] of the whole batch, on the micro-batch's device."""
         return values_B[self.rows_B.to(values_B.device)].to(self.rows_B.device)
 
+    def take_advantages(self, advantages_BT: Tensor) -> Tensor:
+        """This micro-batch's part of advantages [B, T], or of [B, 1], one a row."""
+        return self.take_rows(advantages_BT) if advantages_BT.shape[1] == 1 else self.take(advantages_BT)
+
     @property
     def target_count(self) -> int:
         return int(self.mask_BT.sum())
@@ -105,9 +109,3 @@ def align_to_targets(batch: TokenBatch, values: Sequence[Sequence[float]]) -> Te
     aligned_BT = torch.zeros(batch.mask_BT.shape, device=device)
     aligned_BT[batch.mask_BT] = torch.tensor([value for row in values for value in row], device=device)
     return aligned_BT
-
-
-def target_logprobs_BT(logits_BTV: Tensor, batch: TokenBatch) -> Tensor:
-    """Log-probability of each target under the logits, 0 where there is none."""
-    picked_BT = logits_BTV.gather(-1, batch.target_BT.unsqueeze(-1)).squeeze(-1)
-    return torch.where(batch.mask_BT, picked_BT - logits_BTV.logsumexp(-1), 0.0)

@@ -5,6 +5,7 @@ is a matter of the machine, does not choose what is sampled.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,26 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, DynamicCache
 
 from data_contracts.values import StopReason
+from stages.engines.batch import TokenBatch
 from stages.engines.device import device
+from stages.engines.hidden import distribution_of
 from stages.engines.params import EngineParams, Sampling
 from stages.engines.protocol import Rollout
 from stages.errors import PosttrainError
+from stages.estimators.distribution import FromHidden
 from stages.spec import Runtime
 
 COMPACT_BELOW = 0.75  # share of live rows under which finished ones leave the cache
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """A finished row; `head` is empty, or its most likely ids and their log-probs at each position."""
+
+    ids: list[int]
+    logprobs: list[float]
+    reason: StopReason
+    head: tuple[()] | tuple[list[list[int]], list[list[float]]]
 
 
 class HfEngine:
@@ -45,7 +59,7 @@ class HfEngine:
 
     @torch.inference_mode()
     def generate(
-        self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling, seed: int
+        self, prompt_ids: Sequence[Sequence[int]], n: int, sampling: Sampling, seed: int, head: int = 0
     ) -> list[Rollout]:
         """See RolloutEngine.generate."""
         by_prompt: dict[int, list[Rollout]] = {}
@@ -54,17 +68,21 @@ class HfEngine:
         for start in range(0, len(by_length), prompts_at_once):
             part = by_length[start : start + prompts_at_once]
             uniforms_RT = torch.cat([_uniforms(seed, index, n, sampling.max_new_tokens) for index in part])
-            decoded = self._decode([prompt_ids[index] for index in part], n, sampling, uniforms_RT)
+            decoded = self._decode([prompt_ids[index] for index in part], n, sampling, uniforms_RT, head)
             for place, index in enumerate(part):
                 by_prompt[index] = [
-                    Rollout(index, ids, logprobs, reason, self.weight_version)
-                    for ids, logprobs, reason in decoded[place * n : (place + 1) * n]
+                    Rollout(index, row.ids, row.logprobs, row.reason, self.weight_version, *row.head)
+                    for row in decoded[place * n : (place + 1) * n]
                 ]
         return [rollout for index in range(len(prompt_ids)) for rollout in by_prompt[index]]
 
+    def distribution(self, batch: TokenBatch, temperature: float) -> FromHidden:
+        """See RolloutEngine.distribution."""
+        return distribution_of(self.model, batch.to(self.model.device), temperature)
+
     def _decode(
-        self, prompts: list[Sequence[int]], n: int, sampling: Sampling, uniforms_RT: Tensor
-    ) -> list[tuple[list[int], list[float], StopReason]]:
+        self, prompts: list[Sequence[int]], n: int, sampling: Sampling, uniforms_RT: Tensor, head: int
+    ) -> list[_Decoded]:
         """R = len(prompts) * n completions; one prefill a prompt, its cache then repeated n times."""
         at = self.model.device
         ids_PT, attention_PT = (tensor.to(at) for tensor in left_padded(prompts, self.pad_id))
@@ -89,16 +107,23 @@ class HfEngine:
         rows = len(prompts) * n
         tokens_RT = torch.full((rows, sampling.max_new_tokens), self.pad_id, device=at)
         logprobs_RT = torch.zeros((rows, sampling.max_new_tokens), device=at)
+        head = min(head, logits_RV.shape[1])
+        head_ids_RTK = torch.zeros((rows, sampling.max_new_tokens, head), dtype=torch.long, device=at)
+        head_logprobs_RTK = torch.zeros((rows, sampling.max_new_tokens, head), device=at)
         length_R = torch.zeros(rows, dtype=torch.long, device=at)
         finished_R = torch.zeros(rows, dtype=torch.bool, device=at)
         # the batch's rows, as indices of R; finished ones leave it now and then
         live = torch.arange(rows, device=at)
         for step in range(sampling.max_new_tokens):
-            token_L, logprob_L = draw(logits_RV, uniforms_RT[live, step], sampling)
+            logprobs_LV = sampling_logprobs(logits_RV, sampling)
+            token_L, logprob_L = draw(logprobs_LV, uniforms_RT[live, step])
             going_L = ~finished_R[live]
             going = live[going_L]
             tokens_RT[going, step] = token_L[going_L]
             logprobs_RT[going, step] = logprob_L[going_L]
+            if head:
+                best = logprobs_LV[going_L].topk(head)
+                head_logprobs_RTK[going, step], head_ids_RTK[going, step] = best
             length_R[going] += 1
             finished_R[going] = token_L[going_L] == self.eos_id
             still_L = ~finished_R[live]
@@ -120,10 +145,13 @@ class HfEngine:
             ).logits[:, -1]
         tokens, logprobs = tokens_RT.tolist(), logprobs_RT.tolist()
         return [
-            (
+            _Decoded(
                 tokens[row][:length],
                 logprobs[row][:length],
                 StopReason.EOS if finished else StopReason.LENGTH,
+                (head_ids_RTK[row, :length].tolist(), head_logprobs_RTK[row, :length].tolist())
+                if head
+                else (),
             )
             for row, (length, finished) in enumerate(zip(length_R.tolist(), finished_R.tolist(), strict=True))
         ]
@@ -146,17 +174,19 @@ def _uniforms(seed: int, prompt_index: int, n: int, length: int) -> Tensor:
     return torch.rand((n, length), generator=generator, dtype=torch.float64)
 
 
-def draw(logits_RV: Tensor, uniform_R: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
-    """Tokens [R] by inverse CDF of the sampling distribution, and their log-probabilities under it [R].
-
-    The distribution is softmax(logits / temperature), renormalised over the top-k and top-p support.
-    """
+def sampling_logprobs(logits_RV: Tensor, sampling: Sampling) -> Tensor:
+    """Log-probs of softmax(logits / temperature), renormalised over the top-k and top-p support: [R, V]."""
     logprobs_RV = (logits_RV.float() / sampling.temperature).log_softmax(-1)
     if not sampling.full_support:
         logprobs_RV = _restrict(logprobs_RV, sampling).log_softmax(-1)
+    return logprobs_RV
+
+
+def draw(logprobs_RV: Tensor, uniform_R: Tensor) -> tuple[Tensor, Tensor]:
+    """Tokens [R] by inverse CDF of the distributions, and their log-probabilities under them [R]."""
     cdf_RV = logprobs_RV.double().exp().cumsum(-1)
     token_R = torch.searchsorted(cdf_RV, (uniform_R * cdf_RV[:, -1]).unsqueeze(1), right=True).squeeze(1)
-    token_R = token_R.clamp(max=logits_RV.shape[1] - 1)
+    token_R = token_R.clamp(max=logprobs_RV.shape[1] - 1)
     return token_R, logprobs_RV.gather(1, token_R.unsqueeze(1)).squeeze(1)
 
 

@@ -48,6 +48,12 @@ class OptimizerParams(_Choice):
     clip_norm: float = Field(1.0, gt=0)
 
 
+class ValueHeadParams(_Choice):
+    """A linear critic on the model's last hidden states."""
+
+    learning_rate: float = Field(1e-3, gt=0)
+
+
 class ModelShape(_Choice):
     """A Llama to be trained from random weights; the embedding is tied to the output."""
 

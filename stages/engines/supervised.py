@@ -2,9 +2,11 @@
 
 from torch import Tensor
 
-from stages.engines.batch import TokenBatch, target_logprobs_BT
-from stages.engines.protocol import MicroBatchLoss
-from stages.estimators.losses import token_mean
+from stages.engines.batch import TokenBatch
+from stages.engines.protocol import Forward, MicroBatchLoss
+from stages.estimators.blockwise import target_logprobs_BT
+from stages.estimators.losses import BatchCounts, aggregate
+from stages.estimators.params import TokenMean
 
 
 def cross_entropy(batch: TokenBatch, shares: list[float]) -> MicroBatchLoss:
@@ -12,10 +14,11 @@ def cross_entropy(batch: TokenBatch, shares: list[float]) -> MicroBatchLoss:
 
     Each micro-batch's share is appended to `shares`; their sum is the batch's loss.
     """
-    count = batch.target_count
+    counts = BatchCounts(tokens=batch.target_count, sequences=len(batch.rows_B))
 
-    def loss(logits_BTV: Tensor, micro: TokenBatch) -> Tensor:
-        share = token_mean(-target_logprobs_BT(logits_BTV, micro), micro.mask_BT, count)
+    def loss(forward: Forward, micro: TokenBatch) -> Tensor:
+        nll_BT = -target_logprobs_BT(forward.logits_BTV, micro.target_BT, micro.mask_BT)
+        share = aggregate(nll_BT, micro.mask_BT, TokenMean(), counts)
         shares.append(float(share.detach()))
         return share
 

@@ -13,50 +13,89 @@ from transformers import AutoModelForCausalLM
 
 from stages.engines.batch import TokenBatch
 from stages.engines.device import device
-from stages.engines.params import OptimizerParams, Schedule
-from stages.engines.protocol import MicroBatchLoss
+from stages.engines.params import OptimizerParams, Schedule, ValueHeadParams
+from stages.engines.protocol import Forward, MicroBatchLoss, Scores
 from stages.errors import PosttrainError
+from stages.estimators.blockwise import target_logprobs_BT
 from stages.spec import Runtime
 
 
 class TorchTrainer:
-    """A model and its moments; `save` and `load` carry both, so a resumed step equals an undisturbed one."""
+    """A model and its moments; `save` and `load` carry both, so a resumed step equals an undisturbed one.
 
-    def __init__(self, model: Any, optimizer: OptimizerParams, total_steps: int, runtime: Runtime) -> None:
+    A critic is a linear head on detached hidden states: its loss cannot move the model, and the model's
+    export does not know it.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: OptimizerParams,
+        total_steps: int,
+        runtime: Runtime,
+        critic: ValueHeadParams | None = None,
+    ) -> None:
         # without dropout: the ratio of a fresh sample is 1, and a resumed step repeats without a generator
         self.model = model.to(device()).eval()
         self.params = optimizer
         self.micro_batch_rows = runtime.micro_batch_rows
+        self.value_head = value_head(model) if critic else None
+        groups: list[dict[str, Any]] = [{"params": list(model.parameters()), "lr": optimizer.learning_rate}]
+        if critic and self.value_head:
+            groups.append({"params": list(self.value_head.parameters()), "lr": critic.learning_rate})
         self.optimizer = torch.optim.AdamW(
-            model.parameters(),
-            lr=optimizer.learning_rate,
-            betas=(0.9, optimizer.beta2),
-            weight_decay=optimizer.weight_decay,
+            groups, betas=(0.9, optimizer.beta2), weight_decay=optimizer.weight_decay
         )
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: learning_rate_factor(step, optimizer, total_steps)
         )
 
-    def logits(self, batch: TokenBatch) -> Tensor:
-        """[B, T, V]; position t predicts target t."""
-        logits: Tensor = self.model(batch.input_BT, attention_mask=batch.attention_BT, use_cache=False).logits
-        return logits
+    def forward(self, batch: TokenBatch) -> Forward:
+        """Logits [B, T, V], where position t predicts target t, and the critic's values [B, T]."""
+        outputs = self.model(
+            batch.input_BT,
+            attention_mask=batch.attention_BT,
+            use_cache=False,
+            output_hidden_states=self.value_head is not None,
+        )
+        if self.value_head is None:
+            return Forward(outputs.logits)
+        return Forward(outputs.logits, self.value_head(outputs.hidden_states[-1].detach()).squeeze(-1))
 
     def step(self, terms: Sequence[tuple[TokenBatch, MicroBatchLoss]]) -> float:
         """See Trainer.step. Raises PosttrainError, the weights untouched, if the gradient is not finite."""
         self.optimizer.zero_grad(set_to_none=True)
         for batch, loss in terms:
             for micro in batch.to(self.model.device).micro_batches(self.micro_batch_rows):
-                loss(self.logits(micro), micro).backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.params.clip_norm)
-        if not torch.isfinite(norm):
+                loss(self.forward(micro), micro).backward()
+        # each group by itself: a critic's surprise must not shorten the model's step
+        norms = [
+            torch.nn.utils.clip_grad_norm_(group["params"], self.params.clip_norm)
+            for group in self.optimizer.param_groups
+        ]
+        if not all(torch.isfinite(norm) for norm in norms):
             raise PosttrainError(
                 "the gradient is not finite, so no step was taken: lower optimizer.learning_rate, "
                 "or look for NaN in the model"
             )
         self.optimizer.step()
         self.scheduler.step()
-        return float(norm)
+        return float(norms[0])
+
+    @torch.no_grad()
+    def score(self, batch: TokenBatch, temperature: float) -> Scores:
+        """See Trainer.score."""
+        at = self.model.device
+        logprobs_BT = torch.zeros(batch.mask_BT.shape, device=at)
+        values_BT = torch.zeros(batch.mask_BT.shape, device=at) if self.value_head else None
+        for micro in batch.to(at).micro_batches(self.micro_batch_rows):
+            forward, width = self.forward(micro), micro.mask_BT.shape[1]
+            logprobs_BT[micro.rows_B, :width] = target_logprobs_BT(
+                forward.logits_BTV, micro.target_BT, micro.mask_BT, temperature
+            )
+            if values_BT is not None and forward.values_BT is not None:
+                values_BT[micro.rows_B, :width] = forward.values_BT.where(micro.mask_BT, 0.0)
+        return Scores(logprobs_BT, values_BT)
 
     def weights(self) -> Mapping[str, Tensor]:
         state: Mapping[str, Tensor] = self.model.state_dict()
@@ -68,6 +107,8 @@ class TorchTrainer:
             {name: p.detach().contiguous() for name, p in self.model.named_parameters()},
             folder / "model.safetensors",
         )
+        if self.value_head is not None:
+            save_file(self.value_head.state_dict(), folder / "value_head.safetensors")
         moments = self.optimizer.state_dict()["state"]
         save_file(
             {
@@ -84,6 +125,8 @@ class TorchTrainer:
         with torch.no_grad():
             for name, tensor in load_file(folder / "model.safetensors").items():
                 parameters[name].copy_(tensor)
+        if self.value_head is not None:
+            self.value_head.load_state_dict(load_file(folder / "value_head.safetensors"))
         moments: dict[int, dict[str, Tensor]] = {}
         for key, tensor in load_file(folder / "moments.safetensors").items():
             index, name = key.split(".", 1)
@@ -99,6 +142,14 @@ class TorchTrainer:
             group["lr"] = lr
 
 
+def value_head(model: Any) -> torch.nn.Linear:
+    """A critic that values everything at 0 until it has learned something."""
+    head = torch.nn.Linear(model.config.hidden_size, 1).to(model.device)
+    torch.nn.init.zeros_(head.weight)
+    torch.nn.init.zeros_(head.bias)
+    return head
+
+
 def learning_rate_factor(step: int, params: OptimizerParams, total_steps: int) -> float:
     """Linear warm-up to 1, then constant, or a cosine down to 0.1 at `total_steps`."""
     if step < params.warmup_steps:
@@ -110,8 +161,12 @@ def learning_rate_factor(step: int, params: OptimizerParams, total_steps: int) -
 
 
 def open_trainer(
-    folder: Path, optimizer: OptimizerParams, total_steps: int, runtime: Runtime
+    folder: Path,
+    optimizer: OptimizerParams,
+    total_steps: int,
+    runtime: Runtime,
+    critic: ValueHeadParams | None = None,
 ) -> TorchTrainer:
     """A trainer of a checkpoint folder, in fp32, with fresh moments."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return TorchTrainer(model, optimizer, total_steps, runtime)
+    return TorchTrainer(model, optimizer, total_steps, runtime, critic)

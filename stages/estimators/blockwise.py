@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 PositionFunction = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
-"""(logits_NV of a block, at least float32; places_N of its positions in the flattened [B * T]) -> tensors [N]."""
+"""(logits_NV of a block, at least float32; places_N of its positions in flattened [B * T]) -> tensors [N]."""
 
 BLOCK_ELEMENTS = 2**21
 """Logits evaluated at once: 8 MB in float32, so that a block's temporaries stay near the cache."""
@@ -73,7 +73,7 @@ def blocks(places_N: Tensor, width: int) -> Iterator[Tensor]:
 
 class _AtPositions(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]  # torch declares it with *args
+    def forward(
         ctx: Any, function: PositionFunction, logits_MV: Tensor, places_N: Tensor
     ) -> tuple[Tensor, ...]:
         precise = torch.promote_types(logits_MV.dtype, torch.float32)
@@ -92,7 +92,7 @@ class _AtPositions(torch.autograd.Function):
         return tuple(values)
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[None, Tensor, None]:  # type: ignore[override]  # as above
+    def backward(ctx: Any, *slopes: Tensor) -> tuple[None, Tensor, None]:
         logits_MV, places_N = ctx.saved_tensors
         gradient_MV = torch.zeros_like(logits_MV)
         for places in blocks(places_N, logits_MV.shape[1]):

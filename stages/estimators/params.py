@@ -93,6 +93,7 @@ class Gae(_Choice):
     learning_rate: float = Field(1e-3, gt=0, description="of the value head")
 
 
+AdvantageChoice = Grpo | DrGrpo | Rloo | ReinforcePlusPlus | ReinforcePlusPlusBaseline | SignBalance | Gae
 Advantage = Annotated[
     Annotated[Grpo, Tag("grpo")]
     | Annotated[DrGrpo, Tag("dr_grpo")]
@@ -158,7 +159,7 @@ Regulariser = Annotated[
     | Annotated[Truncate, Tag("truncate")]
     | Annotated[Clip, Tag("clip")]
     | Annotated[Mask, Tag("mask")],
-    _kind_or("truncate"),
+    _kind_or("none"),
 ]
 
 
@@ -166,7 +167,7 @@ class Ratio(_Choice):
     """A detached importance weight f(ratio), and the sequences that are thrown out whole."""
 
     level: Level = Level.TOKEN
-    regulariser: Regulariser = Truncate()
+    regulariser: Regulariser = Unregularised()
     veto_below: float | None = Field(
         None, gt=0, lt=1, description="a sequence with any token ratio below this has weight 0"
     )
@@ -179,7 +180,7 @@ class PolicyGradient(_Choice):
     """-f(target / behaviour) x advantage x log-prob, the weight detached and taken from this very forward."""
 
     kind: Literal["policy_gradient"] = "policy_gradient"
-    ratio: Ratio = Ratio(regulariser=Unregularised())
+    ratio: Ratio = Ratio()
 
 
 class PpoClip(_Choice):
@@ -212,6 +213,7 @@ class Gspo(_Choice):
     correction: Ratio | None = Field(None, description="a weight f(proximal / behaviour) on top")
 
 
+LossChoice = PolicyGradient | PpoClip | Cispo | Gspo
 Loss = Annotated[
     Annotated[PolicyGradient, Tag("policy_gradient")]
     | Annotated[PpoClip, Tag("ppo_clip")]
@@ -321,7 +323,7 @@ class FullVocabularyKl(_Choice):
 
 
 class TopKKl(_Choice):
-    """KL over the student's k most likely tokens and one bucket for the rest: a lower bound of the full one."""
+    """KL over the student's k most likely tokens and one bucket for the rest: at most the full one."""
 
     kind: Literal["top_k"] = "top_k"
     k: int = Field(64, ge=1)
@@ -339,6 +341,7 @@ class VarianceReducedKl(_Choice):
     kind: Literal["variance_reduced"] = "variance_reduced"
 
 
+DistillationChoice = FullVocabularyKl | TopKKl | SampledKl | VarianceReducedKl
 Distillation = Annotated[
     Annotated[FullVocabularyKl, Tag("full_vocabulary")]
     | Annotated[TopKKl, Tag("top_k")]
@@ -382,6 +385,7 @@ class NarrowReplay(_Replay):
     kind: Literal["where_narrow"] = "where_narrow"
 
 
+ReplayChoice = UniformReplay | JensenShannonReplay | FloorReplay | NarrowReplay
 Replay = Annotated[
     Annotated[UniformReplay, Tag("uniform")]
     | Annotated[JensenShannonReplay, Tag("jensen_shannon")]
@@ -392,7 +396,7 @@ Replay = Annotated[
 
 
 class EstimatorParams(_Choice):
-    """Everything that decides an RL step's gradient, given its samples; checked by `rules.refuse_impossible`."""
+    """What decides an RL step's gradient, given its samples; checked by `rules.refuse_impossible`."""
 
     advantage: Advantage = Grpo()
     loss: Loss = PpoClip()

@@ -55,7 +55,7 @@ class EvaluateParams(SeededParams):
 
 STAGE = Declaration(
     name="evaluate",
-    version=1,
+    version=2,
     params=EvaluateParams,
     inputs={"policy": CHECKPOINT, "prompts": dataset("prompts/1"), "domain": FILES},
     outputs={"evaluation": dataset("evaluation/1"), "samples": dataset("rollouts/1"), "summary": FILES},

@@ -2,32 +2,75 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
-from stages.engines.agreement import Agreement
-from stages.engines.batch import TokenBatch, target_logprobs_BT
-from stages.estimators.losses import token_mean
-from stages.estimators.opd import reverse_kl_BT
+from stages.engines.agreement import Agreement, recomputed_logprobs_BT
+from stages.engines.batch import TokenBatch
+from stages.engines.protocol import Forward
+from stages.estimators.blockwise import target_logprobs_BT
+from stages.estimators.distillation import (
+    reverse_kl_BT,
+    sampled_terms,
+    top_k_reverse_kl_BT,
+    variance_reduced_terms,
+)
+from stages.estimators.distribution import Distribution
+from stages.estimators.losses import BatchCounts, aggregate, masked_sum, policy_gradient_BT
+from stages.estimators.params import (
+    DistillationChoice,
+    FullVocabularyKl,
+    SampledKl,
+    TokenMean,
+    TopKKl,
+    VarianceReducedKl,
+)
 from stages.opd.teacher import Teacher
 
 
 @dataclass
 class DistillationTerm:
-    """One batch of the student's own samples; sums are of the micro-batches that have passed through it."""
+    """One batch of the student's own samples; sums are of the micro-batches that have passed through it.
+
+    `reverse_kl`: nats a token; of the sampled forms an estimate from the sampled tokens.
+    """
 
     batch: TokenBatch
     teacher: Teacher
     recorded_BT: Tensor  # log-probs as sampled
     temperature: float
+    estimator: DistillationChoice
     reverse_kl: float = 0.0
     agreement: Agreement = field(default_factory=Agreement)
 
-    def loss(self, logits_BTV: Tensor, micro: TokenBatch) -> Tensor:
-        """Mean over the batch's sampled tokens of KL(student || teacher), at the sampling temperature."""
-        scaled_BTV = logits_BTV / self.temperature
-        kl_BT = reverse_kl_BT(scaled_BTV, self.teacher.logits_BTV(micro) / self.temperature)
-        share = token_mean(kl_BT, micro.mask_BT, self.batch.target_count)
-        self.reverse_kl += float(share.detach())
-        sampled_BT = target_logprobs_BT(scaled_BTV.detach(), micro)
-        self.agreement.add(sampled_BT, micro.take(self.recorded_BT), micro.mask_BT)
-        return share
+    def loss(self, forward: Forward, micro: TokenBatch) -> Tensor:
+        """Its share of the mean over the batch's sampled tokens, both models at the sampling temperature."""
+        counts = BatchCounts.of(self.batch.mask_BT)
+        teacher = self.teacher.distribution(micro, self.temperature)
+        with torch.no_grad():
+            sampled_BT = target_logprobs_BT(
+                forward.logits_BTV, micro.target_BT, micro.mask_BT, self.temperature
+            )
+            self.agreement.add(sampled_BT, micro.take(self.recorded_BT), micro.mask_BT)
+        loss_BT, kl_BT = self._loss_and_kl_BT(forward.logits_BTV, micro, teacher)
+        self.reverse_kl += float(masked_sum(kl_BT.detach(), micro.mask_BT)) / counts.tokens
+        return aggregate(loss_BT, micro.mask_BT, TokenMean(), counts)
+
+    def _loss_and_kl_BT(
+        self, logits_BTV: Tensor, micro: TokenBatch, teacher: Distribution
+    ) -> tuple[Tensor, Tensor]:
+        target_BT, mask_BT, temperature = micro.target_BT, micro.mask_BT, self.temperature
+        match self.estimator:
+            case FullVocabularyKl():
+                kl_BT = reverse_kl_BT(logits_BTV, mask_BT, teacher, temperature)
+                return kl_BT, kl_BT
+            case TopKKl(k=k):
+                kl_BT = top_k_reverse_kl_BT(logits_BTV, mask_BT, teacher, k, temperature)
+                return kl_BT, kl_BT
+            case SampledKl():
+                terms = sampled_terms(logits_BTV, target_BT, mask_BT, teacher, temperature)
+            case VarianceReducedKl():
+                terms = variance_reduced_terms(logits_BTV, target_BT, mask_BT, teacher, temperature)
+        fresh_BT = torch.ones_like(terms.logprobs_BT)  # the weight of samples of the policy itself
+        loss_BT = policy_gradient_BT(terms.logprobs_BT, fresh_BT, terms.advantages_BT, mask_BT)
+        return loss_BT, terms.logprobs_BT.detach() - recomputed_logprobs_BT(teacher, micro)

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
 from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule
+from stages.estimators.params import Distillation, FullVocabularyKl
 from stages.estimators.plateau import Plateau
 
 
@@ -24,6 +25,7 @@ class OpdParams(SeededParams):
     max_steps: int = Field(80, ge=1)
     prompts_per_step: int = Field(64, ge=1)
     plateau: PlateauParams = PlateauParams()
+    estimator: Distillation = FullVocabularyKl()
     sampling: Sampling = Sampling()
     engine: EngineParams = EngineParams()
     optimizer: OptimizerParams = OptimizerParams(
@@ -48,7 +50,7 @@ class OpdParams(SeededParams):
 
 STAGE = Declaration(
     name="opd",
-    version=1,
+    version=2,
     params=OpdParams,
     inputs={
         "policy": CHECKPOINT,

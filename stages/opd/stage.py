@@ -181,7 +181,7 @@ def train_step(ctx: Context, student: Student, teacher: Teacher, step: int) -> N
         prompts, [rollout.completion_ids for rollout in rollouts], student.tokenizer.pad_token_id
     )
     recorded_BT = align_to_targets(batch, [rollout.logprobs for rollout in rollouts])
-    term = DistillationTerm(batch, teacher, recorded_BT, params.sampling.temperature)
+    term = DistillationTerm(batch, teacher, recorded_BT, params.sampling.temperature, params.estimator)
     norm = student.trainer.step([(batch, term.loss)])
     term.agreement.require(params.engine.max_logprob_gap, step + 1)
     ctx.log(

@@ -1,7 +1,7 @@
-"""GRPO with replay: groups of the policy's own samples, verified; elites of the frozen base beside them.
+"""RL with replay: groups of the policy's own samples, verified; elites of the frozen base beside them.
 
-Replay never enters group statistics or ratios. Groups are kept or dropped whole; a group without reward
-variance costs no forward pass.
+How a gradient is made of them is the recipe's choice (stages/estimators/params.py). Replay never enters group
+statistics or ratios. Groups are kept or dropped whole; one without anything to teach costs no forward pass.
 """
 
 import json
@@ -12,59 +12,62 @@ from typing import Any
 from data_contracts.checkpoint import record_after
 from data_contracts.dataset import token_metadata
 from stages.context import StageContext
-from stages.cursor import rows_of_step
 from stages.domains.pool import VerifierPool, open_pool
-from stages.domains.prompt_table import PromptRow, read_prompts
-from stages.domains.protocol import Split
 from stages.domains.registry import open_domain
-from stages.engines.batch import TokenBatch
-from stages.engines.chat import open_tokenizer
 from stages.engines.checkpoint import export
-from stages.engines.hf import open_engine
-from stages.engines.protocol import MicroBatchLoss, RolloutEngine, Trainer
-from stages.engines.torch_trainer import open_trainer
-from stages.estimators.advantages import GroupAdvantages, group_relative
+from stages.engines.protocol import Trainer
 from stages.part_buffer import PartBuffer
-from stages.rl.losses import GrpoTerm, grpo_term, replay_term
+from stages.rl.audit import audit_first_rollouts, refuse_guessing
+from stages.rl.collect import Collected, collect
+from stages.rl.elites import Elites, open_elites
+from stages.rl.experience import experience, scored
 from stages.rl.params import RlParams
-from stages.rl.replay import Replay, open_replay
+from stages.rl.policy import Policy, open_policy
+from stages.rl.policy_term import PolicyTerm
+from stages.rl.replay_term import drawn_elites, replay_term
+from stages.rl.sampler import Sampler
 from stages.rl.vigilance import StepCounts, WidthAlarm, count, preflight
-from stages.sampling.judged import Judged, rewards_PG, rollout_rows, sample_groups
+from stages.rl.worth import worth
+from stages.sampling.judged import rollout_rows
 
 Context = StageContext[RlParams]
 KEPT_ROLLOUT_STEPS = 8  # of the last steps, for reading and for audits
 
 
-@dataclass(frozen=True)
-class Policy:
-    """What is trained, what samples it, and the prompts that it is trained on."""
-
-    trainer: Trainer
-    engine: RolloutEngine
-    tokenizer: Any
-    rows: list[PromptRow]
-
-
 class RlState:
-    """Everything that the next step needs; the engine takes its weights from the trainer at each step."""
+    """Everything that the next step needs; the engine takes its weights from the sampler at each step."""
 
-    def __init__(self, trainer: Trainer, rollouts: PartBuffer) -> None:
+    def __init__(self, trainer: Trainer, sampler: Sampler, rollouts: PartBuffer) -> None:
         self.trainer = trainer
+        self.sampler = sampler
         self.rollouts = rollouts
         self.alarm = WidthAlarm()
+        self.rounds = 0  # of prompts that were sampled
         self.idle_steps = 0  # that had nothing to train on
+        self.short_steps = 0  # whose rounds ended before there were enough groups with variance
+        self.answer_classes: list[dict[str, Any]] = []  # the audit of the first rollouts
 
     def save(self, folder: Path) -> None:
         self.trainer.save(folder)
+        self.sampler.save(folder)
         self.rollouts.save(folder)
-        watched = {"alarm": asdict(self.alarm), "idle_steps": self.idle_steps}
+        watched = {
+            "alarm": asdict(self.alarm),
+            "rounds": self.rounds,
+            "idle_steps": self.idle_steps,
+            "short_steps": self.short_steps,
+            "answer_classes": self.answer_classes,
+        }
         (folder / "watched.json").write_text(json.dumps(watched))
 
     def load(self, folder: Path) -> None:
         self.trainer.load(folder)
+        self.sampler.load(folder)
         self.rollouts.load(folder)
         watched = json.loads((folder / "watched.json").read_text())
-        self.alarm, self.idle_steps = WidthAlarm(**watched["alarm"]), watched["idle_steps"]
+        self.alarm = WidthAlarm(**watched["alarm"])
+        self.rounds, self.answer_classes = watched["rounds"], watched["answer_classes"]
+        self.idle_steps, self.short_steps = watched["idle_steps"], watched["short_steps"]
 
 
 @dataclass(frozen=True)
@@ -79,92 +82,74 @@ def run(ctx: Context) -> None:
     params = ctx.params
     record = record_after(ctx.input("policy"), "rl", params.steps, rl_steps=params.steps)
     policy = open_policy(ctx)
-    state = RlState(policy.trainer, PartBuffer(ctx.work / "rollouts", "rollouts/1"))
+    refuse_guessing(policy.rows, params)
+    sampler = Sampler(policy.engine, params.sampler_lag)
+    state = RlState(policy.trainer, sampler, PartBuffer(ctx.work / "rollouts", "rollouts/1"))
     with open_pool(ctx) as pool:
-        replay = checked_replay(ctx, record.base_digest, policy.rows, pool)
+        elites = checked_elites(ctx, record.base_digest, policy, pool)
         for step in ctx.steps(params.steps, state):
-            groups = sample(ctx, policy, pool, step)
-            state.rollouts.append(rollout_rows(groups, params.sampling, step))
-            state.rollouts.keep_last(KEPT_ROLLOUT_STEPS)
-            advantages = group_relative(*rewards_PG(groups))
-            counts = count(groups, advantages.informative_P.tolist())
+            sampler.refresh(policy.trainer.weights(), step)
+            collected = collect(ctx, policy, pool, state.rounds)
+            state.rounds += collected.rounds
+            state.short_steps += len(collected.taken) < params.prompts_per_step
+            keep_rollouts(state.rollouts, collected, params, step)
+            counts = count(collected.sampled, collected.varied)
             if step == 0:
                 preflight(counts, params.preflight)
-            trained = train_step(ctx, policy, groups, advantages, replay, step)
+                state.answer_classes = audit_first_rollouts(ctx, policy.rows, collected.sampled, pool)
+            trained = train_step(ctx, policy, collected, elites, step)
             state.idle_steps += trained.idle
             alarming = watch(ctx, state.alarm, counts, step + 1)
-            ctx.log(step + 1, **asdict(counts), **trained.metrics, width_alarm=int(alarming))
-    if state.idle_steps:
-        ctx.notice(f"{state.idle_steps} steps had neither reward variance nor elites and trained nothing")
+            told = {"rounds": collected.rounds, **trained.metrics, "width_alarm": int(alarming)}
+            ctx.log(step + 1, **asdict(counts), **told)
+    tell_shortfalls(ctx, state)
     state.rollouts.write(ctx.output_path("rollouts"), token_metadata(ctx.input("policy")))
+    audit = ctx.output("audit") / "answer_classes.json"
+    audit.write_text(json.dumps(state.answer_classes, indent=1, allow_nan=False))
     export(policy.trainer.model, policy.tokenizer, record, ctx.output("checkpoint"))
 
 
-def open_policy(ctx: Context) -> Policy:
-    params, folder = ctx.params, ctx.input("policy")
-    return Policy(
-        trainer=open_trainer(folder, params.optimizer, params.steps, ctx.runtime),
-        engine=open_engine(folder, params.engine, ctx.runtime),
-        tokenizer=open_tokenizer(folder),
-        rows=read_prompts(ctx.input("prompts"), Split.TRAIN),
-    )
-
-
-def checked_replay(ctx: Context, base_digest: str, rows: list[PromptRow], pool: VerifierPool) -> Replay:
-    """The archive's elites; see open_replay for what is refused."""
+def checked_elites(ctx: Context, base_digest: str, policy: Policy, pool: VerifierPool) -> Elites:
+    """The archive's elites; see open_elites for what is refused."""
     signature_version = open_domain(ctx.input("domain")).signature_version
-    replay = open_replay(ctx.input("archive"), base_digest, signature_version, rows, pool)
+    elites = open_elites(ctx.input("archive"), base_digest, signature_version, policy.rows, pool)
     if ctx.params.replay.coefficient:
-        replay.require_width()
-    if replay.left_out:
-        ctx.notice(f"{replay.left_out} archived prompts have a single strategy and are not replayed")
-    return replay
+        elites.require_width()
+    if elites.left_out:
+        ctx.notice(f"{elites.left_out} archived prompts have a single strategy and are not replayed")
+    return elites
 
 
-def sample(ctx: Context, policy: Policy, pool: VerifierPool, step: int) -> list[list[Judged]]:
-    """The step's groups, of the weights as they are now."""
-    params = ctx.params
-    policy.engine.load_weights(policy.trainer.weights(), step)
-    taken = rows_of_step(len(policy.rows), params.prompts_per_step, step, ctx.seed("rows"))
-    return sample_groups(
-        policy.engine,
-        policy.tokenizer,
-        pool,
-        [policy.rows[index] for index in taken],
-        params.group_size,
-        params.sampling,
-        ctx.seed("samples", step),
-    )
+def keep_rollouts(rollouts: PartBuffer, collected: Collected, params: RlParams, step: int) -> None:
+    rollouts.append(rollout_rows(collected.sampled, params.sampling, step))
+    rollouts.keep_last(KEPT_ROLLOUT_STEPS)
 
 
-def train_step(
-    ctx: Context,
-    policy: Policy,
-    groups: list[list[Judged]],
-    advantages: GroupAdvantages,
-    replay: Replay,
-    step: int,
-) -> Trained:
-    """One optimizer step on what the groups and the elites of this step give; none if they give nothing."""
+def train_step(ctx: Context, policy: Policy, collected: Collected, elites: Elites, step: int) -> Trained:
+    """The step's updates on what its groups and elites give; none if they give nothing."""
     params, pad_id = ctx.params, policy.tokenizer.pad_token_id
-    terms: list[tuple[TokenBatch, MicroBatchLoss]] = []
-    grpo: GrpoTerm | None = None
-    if bool(advantages.informative_P.any()):
-        grpo = grpo_term(groups, advantages, params, pad_id)
-        terms.append((grpo.batch, grpo.loss))
-    nll: list[float] = []
-    if params.replay.coefficient:
-        elites = replay.draw(params.replay.elites_per_step, ctx.seed("replay", step))
-        if elites:
-            terms.append(replay_term(elites, params.replay.coefficient, pad_id, nll))
-    norm = policy.trainer.step(terms) if terms else 0.0
-    if grpo is not None:
-        grpo.agreement.require(params.engine.max_logprob_gap, step + 1)
+    taken, told = None, {}
+    if collected.taken:
+        of_groups = worth(collected.taken, params)
+        taken, told = experience(collected.taken, of_groups, params, pad_id), of_groups.metrics
+    drawn = drawn_elites(elites, params.replay, collected.sampled, ctx.seed("replay", step))
+    if taken is None and not drawn:
+        return Trained(idle=True, metrics={**told, "replay_nll": None, "gradient_norm": 0.0})
+    if taken is not None:
+        taken = scored(taken, policy, params, step)
+    for update in range(params.updates_per_batch):
+        of_policy = PolicyTerm(taken, params, policy.engine, step, update == 0) if taken else None
+        of_elites = replay_term(drawn, params.replay, pad_id) if drawn else None
+        norm = policy.trainer.step([(term.batch, term.loss) for term in (of_policy, of_elites) if term])
+        if of_policy is not None and update == 0:
+            told = {**told, "logprob_gap": of_policy.agreement.gap}
+            of_policy.agreement.require(params.engine.max_logprob_gap, step + 1)
     return Trained(
-        idle=not terms,
+        idle=False,
         metrics={
-            **(grpo.metrics() if grpo else {}),
-            "replay_nll": sum(nll) if nll else None,
+            **told,
+            **(of_policy.metrics() if of_policy else {}),
+            **(of_elites.metrics() if of_elites else {"replay_nll": None}),
             "gradient_norm": norm,
         },
     )
@@ -176,3 +161,13 @@ def watch(ctx: Context, alarm: WidthAlarm, counts: StepCounts, step: int) -> boo
     if alarming and alarm.raised_at == step:
         ctx.notice("distinct correct strategies fall while the pass rate rises: width is being lost")
     return alarming
+
+
+def tell_shortfalls(ctx: Context, state: RlState) -> None:
+    if state.idle_steps:
+        ctx.notice(f"{state.idle_steps} steps had neither reward variance nor elites and trained nothing")
+    if ctx.params.dynamic_sampling is not None and state.short_steps:
+        ctx.notice(
+            f"{state.short_steps} steps had fewer than {ctx.params.prompts_per_step} groups with reward "
+            f"variance after {ctx.params.dynamic_sampling.max_rounds} rounds, and trained on those"
+        )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -51,10 +52,11 @@ def sample_groups(
     n: int,
     sampling: Sampling,
     seed: int,
+    head: int = 0,
 ) -> list[list[Judged]]:
-    """One group of `n` judged completions per row, in the rows' order."""
+    """One group of `n` judged completions per row, in the rows' order; `head` as in the engine's protocol."""
     prompts = [prompt_ids(tokenizer, row.messages) for row in rows]
-    rollouts = engine.generate(prompts, n, sampling, seed)
+    rollouts = engine.generate(prompts, n, sampling, seed, head)
     texts = [answer_text(tokenizer, rollout.completion_ids) for rollout in rollouts]
     ended = [place for place, rollout in enumerate(rollouts) if rollout.stop_reason is StopReason.EOS]
     judgements = [CUT] * len(rollouts)
@@ -96,6 +98,7 @@ def rollout_rows(groups: Sequence[Sequence[Judged]], sampling: Sampling, step: i
             "prompt_ids": sample.prompt_ids,
             "completion_ids": sample.rollout.completion_ids,
             "logprobs": sample.rollout.logprobs,
+            **_head_columns(sample.rollout),
             "weight_version": [sample.rollout.weight_version] * len(sample.rollout.completion_ids),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -111,3 +114,13 @@ def rollout_rows(groups: Sequence[Sequence[Judged]], sampling: Sampling, step: i
         for place, group in enumerate(groups)
         for sample in group
     ]
+
+
+def _head_columns(rollout: Rollout) -> dict[str, Any]:
+    """The sampler's head, flat and row by row; empty where none was recorded."""
+    ids, logprobs = rollout.head_ids or [], rollout.head_logprobs or []
+    return {
+        "head_size": len(ids[0]) if ids else 0,
+        "head_ids": list(chain.from_iterable(ids)),
+        "head_logprobs": list(chain.from_iterable(logprobs)),
+    }

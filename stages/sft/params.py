@@ -21,7 +21,7 @@ class SftParams(SeededParams):
 
 STAGE = Declaration(
     name="sft",
-    version=1,
+    version=2,
     params=SftParams,
     inputs={"policy": CHECKPOINT, "prompts": dataset("prompts/1"), "domain": FILES},
     outputs={"checkpoint": CHECKPOINT, "examples": dataset("sft_examples/1")},

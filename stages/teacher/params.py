@@ -24,7 +24,7 @@ class TeacherParams(BaseParams):
 
 STAGE = Declaration(
     name="teacher",
-    version=1,
+    version=2,
     params=TeacherParams,
     inputs={"prompts": dataset("prompts/1"), "domain": FILES, "tokenizer": FILES},
     outputs={"checkpoint": CHECKPOINT},

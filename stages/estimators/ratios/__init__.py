@@ -2,6 +2,14 @@
 
 from stages.estimators.ratios.level import MAX_LOG_RATIO, LogRatio, ratio_log_BT
 from stages.estimators.ratios.metrics import RatioSums, observe
+from stages.estimators.ratios.record import (
+    Behaviour,
+    Recomputed,
+    fresh_groups_P,
+    on_support_NV,
+    require_recomputed,
+    require_same_distribution,
+)
 from stages.estimators.ratios.regularise import (
     Weights,
     batch_normalised_BT,
@@ -14,12 +22,18 @@ from stages.estimators.ratios.regularise import (
 
 __all__ = [
     "MAX_LOG_RATIO",
+    "Behaviour",
     "LogRatio",
     "RatioSums",
+    "Recomputed",
     "Weights",
     "batch_normalised_BT",
+    "fresh_groups_P",
     "observe",
+    "on_support_NV",
     "ratio_log_BT",
+    "require_recomputed",
+    "require_same_distribution",
     "touched",
     "vetoed_rows_B",
     "weight",

@@ -42,6 +42,14 @@ class RatioSums:
         """Of the trained tokens, those of vetoed rows among them; 0 without tokens."""
         return self.weight / max(1.0, self.tokens)
 
+    @property
+    def _ess(self) -> float:
+        if not self.tokens:
+            return 1.0
+        return min(
+            1.0, self.ratio**2 / (self.tokens * self.ratio_squared)
+        )  # rounding: 1 + 2e-16 for equal ratios
+
     def metrics(self) -> dict[str, float]:
         """Over the trained tokens of all micro-batches; neutral values when there are none.
 
@@ -55,7 +63,7 @@ class RatioSums:
             "clip_fraction": self.outside / tokens,
             "k1": self.k1 / tokens,
             "k3": self.k3 / tokens,
-            "ess": self.ratio**2 / (tokens * self.ratio_squared) if self.ratio_squared else 1.0,
+            "ess": self._ess,
             "chi2": self.ratio_squared / tokens - 1 if self.tokens else 0.0,
             "truncated": self.truncated / tokens,
             "vetoed": self.vetoed / sequences,

@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,25 @@ from stages.errors import GuardError
 
 @dataclass(frozen=True)
 class ReplayElite:
+    """An archived answer with the base's log-probs of its tokens at the temperature that sampled it."""
+
     prompt_id: str
+    signature: str
     prompt_ids: list[int]
     completion_ids: list[int]
+    logprobs: list[float]
+    temperature: float
 
 
-class Replay:
+class Elites:
     """Elites by prompt; prompts with a single one are left out, they would be SFT on one answer."""
 
     def __init__(self, by_prompt: dict[str, list[ReplayElite]]) -> None:
         self.by_prompt = {prompt: elites for prompt, elites in by_prompt.items() if len(elites) > 1}
         self.left_out = len(by_prompt) - len(self.by_prompt)
+        self.signatures = {
+            prompt: {elite.signature for elite in elites} for prompt, elites in self.by_prompt.items()
+        }
 
     def require_width(self) -> None:
         """Raises GuardError if no prompt has two strategies."""
@@ -34,10 +43,10 @@ class Replay:
                 "for the archive, or set rl.replay.coefficient to 0"
             )
 
-    def draw(self, count: int, seed: int) -> list[ReplayElite]:
-        """All elites of prompts drawn without return, until there are at least `count`."""
+    def draw(self, count: int, seed: int, among: AbstractSet[str] | None = None) -> list[ReplayElite]:
+        """All elites of prompts drawn without return until there are `count`; `among` these prompts only."""
         rng = random.Random(seed)
-        prompts = list(self.by_prompt)
+        prompts = [prompt for prompt in self.by_prompt if among is None or prompt in among]
         rng.shuffle(prompts)
         drawn: list[ReplayElite] = []
         for prompt in prompts:
@@ -47,9 +56,9 @@ class Replay:
         return drawn
 
 
-def open_replay(
+def open_elites(
     folder: Path, base_digest: str, signature_version: str, rows: list[PromptRow], pool: VerifierPool
-) -> Replay:
+) -> Elites:
     """Load the archive and refuse one that this policy must not replay (methods.md 1(c)).
 
     Raises GuardError for another base, an RL ancestor, another signature version, elites of prompts that are
@@ -86,6 +95,13 @@ def open_replay(
     by_prompt: dict[str, list[ReplayElite]] = defaultdict(list)
     for elite in table:
         by_prompt[elite["prompt_id"]].append(
-            ReplayElite(elite["prompt_id"], elite["prompt_ids"], elite["completion_ids"])
+            ReplayElite(
+                elite["prompt_id"],
+                elite["signature"],
+                elite["prompt_ids"],
+                elite["completion_ids"],
+                elite["logprobs"],
+                elite["temperature"],
+            )
         )
-    return Replay(by_prompt)
+    return Elites(by_prompt)
