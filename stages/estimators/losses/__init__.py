@@ -10,26 +10,13 @@ from stages.estimators.losses.kl import (
     refuse_as_loss,
     reverse_kl_loss_BT,
 )
-from stages.estimators.losses.old import (
-    CLIP_HIGH,
-    CLIP_LOW,
-    clipped_policy_gradient_BT,
-    ratio_metrics,
-    ratio_sums,
-    token_mean,
-)
 from stages.estimators.losses.policy_gradient import policy_gradient_BT
 from stages.estimators.losses.surrogate import clipped_BT, clipped_surrogate_BT
-from stages.estimators.ratios.metrics import RatioSums
 
 __all__ = [
-    "CLIP_HIGH",
-    "CLIP_LOW",
     "BatchCounts",
-    "RatioSums",
     "aggregate",
     "clipped_BT",
-    "clipped_policy_gradient_BT",
     "clipped_surrogate_BT",
     "forward_kl_loss_BT",
     "k1_BT",
@@ -38,10 +25,7 @@ __all__ = [
     "kl_loss_BT",
     "masked_sum",
     "policy_gradient_BT",
-    "ratio_metrics",
-    "ratio_sums",
     "refuse_as_loss",
     "reverse_kl_loss_BT",
     "sequence_mean_B",
-    "token_mean",
 ]

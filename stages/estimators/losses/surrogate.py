@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from stages.estimators.params import Level
-from stages.estimators.ratios.level import LogRatio, ratio_log_BT
+from stages.estimators.ratios.level import MAX_LOG_RATIO, LogRatio, ratio_log_BT
 
 # With stages.estimators.params: PpoClip is level TOKEN, Gspo is level GEOMETRIC.
 
@@ -30,7 +30,7 @@ def clipped_surrogate_BT(
         proximal_BT: those of the policy before this batch's first update.
         advantages_BT: [B, T], or [B, 1] for one advantage per sequence.
 
-    Ratios beyond e^+-20 are held there (`LogRatio.bounded`, `RatioSums.bounded` count them).
+    Ratios beyond e^+-20 are held there and have no gradient; `clipped_BT` counts them.
     Raises GuardError for a trained token whose log-ratio is not a number.
     """
     ratio_BT = _proximal_ratio(logprobs_BT, proximal_BT, mask_BT, level).values_BT.exp()
@@ -49,10 +49,12 @@ def clipped_BT(
     clip_low: float,
     clip_high: float,
 ) -> Tensor:
-    """True at the trained tokens that `clipped_surrogate_BT` does not train on: moved too far already."""
-    ratio_BT = _proximal_ratio(logprobs_BT, proximal_BT, mask_BT, level).values_BT.exp()
-    kept_BT = _kept(advantages_BT, mask_BT)
-    return ((kept_BT > 0) & (ratio_BT > 1 + clip_high)) | ((kept_BT < 0) & (ratio_BT < 1 - clip_low))
+    """True at the trained tokens with an advantage that `clipped_surrogate_BT` nevertheless does not move."""
+    log_ratio_BT = _proximal_ratio(logprobs_BT, proximal_BT, mask_BT, level).values_BT
+    kept_BT, ratio_BT = _kept(advantages_BT, mask_BT), log_ratio_BT.exp()
+    too_high_BT = (kept_BT > 0) & (ratio_BT > 1 + clip_high)
+    too_low_BT = (kept_BT < 0) & (ratio_BT < 1 - clip_low)
+    return too_high_BT | too_low_BT | ((kept_BT != 0) & (log_ratio_BT.abs() >= MAX_LOG_RATIO))
 
 
 def _proximal_ratio(logprobs_BT: Tensor, proximal_BT: Tensor, mask_BT: Tensor, level: Level) -> LogRatio:

@@ -5,8 +5,6 @@ from stages.estimators.ratios.metrics import RatioSums, observe
 from stages.estimators.ratios.record import (
     Behaviour,
     Recomputed,
-    fresh_groups_P,
-    on_support_NV,
     require_recomputed,
     require_same_distribution,
 )
@@ -19,6 +17,8 @@ from stages.estimators.ratios.regularise import (
     weighted_mass_NV,
     weights_BT,
 )
+from stages.estimators.ratios.staleness import fresh_groups_P
+from stages.estimators.ratios.support import on_support_NV
 
 __all__ = [
     "MAX_LOG_RATIO",

@@ -46,9 +46,8 @@ class RatioSums:
     def _ess(self) -> float:
         if not self.tokens:
             return 1.0
-        return min(
-            1.0, self.ratio**2 / (self.tokens * self.ratio_squared)
-        )  # rounding: 1 + 2e-16 for equal ratios
+        share = self.ratio**2 / (self.tokens * self.ratio_squared)
+        return min(1.0, share)  # equal ratios may round to more
 
     def metrics(self) -> dict[str, float]:
         """Over the trained tokens of all micro-batches; neutral values when there are none.

@@ -5,11 +5,9 @@ the target is the one being trained (methods.md 9(b)). A ratio is only one if it
 distributions that it claims: same temperature, same support, the versions that are said.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from stages.errors import GuardError
@@ -48,12 +46,16 @@ class Recomputed:
     temperature: float
 
 
-def require_same_distribution(behaviour: Behaviour, temperature: float) -> None:
+def require_same_distribution(behaviour: Behaviour, temperature: float, on_support: bool = False) -> None:
     """Raises GuardError unless the trainer can compute log-probs of the distribution that sampled.
 
     A temperature of its own makes a ratio of 2 out of equal weights; a filter only of the sampler leaves
-    the log of the kept mass in every ratio. With the support on record the trainer renormalises over it
-    (`on_support_NV`), so `top_p` and `top_k` are refused where the head does not hold all of the mass.
+    the log of the kept mass in every ratio.
+
+    Args:
+        temperature: that of the trainer's log-probs.
+        on_support: the trainer renormalises over the recorded support (`on_support_NV`). Without that, and
+            where the head does not hold all of the mass, `top_p` and `top_k` are refused.
     """
     if behaviour.temperature <= 0:
         raise GuardError(
@@ -68,10 +70,10 @@ def require_same_distribution(behaviour: Behaviour, temperature: float) -> None:
     if behaviour.top_p >= 1 and behaviour.top_k <= 0:
         return
     filters = f"top_p {behaviour.top_p}, top_k {behaviour.top_k}"
-    if behaviour.head is None:
+    if behaviour.head is None or not on_support:
         raise GuardError(
-            f"the batch was sampled with {filters} and its support is not on record: "
-            "record it as the head, or sample with top_p 1 and top_k 0"
+            f"the batch was sampled with {filters} and is not scored on that support: "
+            "record the support as the head and score on it, or sample with top_p 1 and top_k 0"
         )
     mass_N = behaviour.head.logprobs_BTK.logsumexp(-1)[behaviour.mask_BT.bool()]
     if not bool((mass_N.abs() <= SUPPORT_MASS_GAP).all()):
@@ -125,43 +127,3 @@ def require_recomputed(behaviour: Behaviour, recomputed: Recomputed | None, poli
             f"{behaviour.temperature}: recompute them at the temperature that sampled"
         )
     return recomputed.logprobs_BT
-
-
-def fresh_groups_P(
-    versions: Sequence[Sequence[Sequence[int]]], policy_version: int, max_staleness: int
-) -> list[bool]:
-    """Whether each group, whole, is young enough: its oldest token counts, of whichever sample.
-
-    Args:
-        versions: the weight version of every token of every sample of every group.
-        max_staleness: allowed updates between those weights and the policy's; 0 is on-policy only.
-
-    Raises GuardError for a group without tokens and for versions that do not exist yet.
-    """
-    fresh = []
-    for group in versions:
-        seen = {version for sample in group for version in sample}
-        if not seen:
-            raise GuardError(
-                "a group has no sampled token and so no weight version: drop the prompt, or sample it again"
-            )
-        if max(seen) > policy_version:
-            raise GuardError(
-                f"a token was drawn by version {max(seen)}, newer than the policy's {policy_version}: "
-                "resume the trainer and the sampler from the same step"
-            )
-        fresh.append(policy_version - min(seen) <= max_staleness)
-    return fresh
-
-
-def on_support_NV(logits_NV: Tensor, support_ids_NK: Tensor, support_logprobs_NK: Tensor) -> Tensor:
-    """The logits with -inf outside the sampler's support, so that a softmax renormalises over it.
-
-    Args:
-        support_ids_NK: token ids; where their log-prob is -inf they fill up the row and are no part of it.
-    """
-    # Not a scatter of booleans: a filler may repeat the id of a token that is in the support.
-    counts_NV = torch.zeros_like(logits_NV).scatter_add(
-        -1, support_ids_NK, support_logprobs_NK.isfinite().to(logits_NV.dtype)
-    )
-    return logits_NV.masked_fill(counts_NV == 0, -torch.inf)

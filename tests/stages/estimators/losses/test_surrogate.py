@@ -29,6 +29,17 @@ def test_clipping_is_pessimistic_and_asymmetric(ratio, advantage):
     assert clipped_BT(logprob, *args).item() == stopped
 
 
+@pytest.mark.parametrize("log_ratio", [25.0, -25.0])
+@pytest.mark.parametrize("advantage", [1.0, -1.0, 0.0])
+def test_a_ratio_held_at_the_bound_does_not_move_and_is_counted(log_ratio, advantage):
+    logprob = torch.tensor([[log_ratio]], requires_grad=True)
+    args = (torch.zeros(1, 1), torch.tensor([[advantage]]), ONE, Level.TOKEN, 0.2, 0.28)
+    loss = clipped_surrogate_BT(logprob, *args)
+    (gradient,) = torch.autograd.grad(loss.sum(), logprob)
+    assert loss.isfinite().all() and gradient.item() == 0.0
+    assert clipped_BT(logprob, *args).item() == (advantage != 0)
+
+
 def group(seed):
     drawn = torch.Generator().manual_seed(seed)
     logprobs, noise = (torch.randn(5, 4, dtype=torch.float64, generator=drawn) for _ in range(2))

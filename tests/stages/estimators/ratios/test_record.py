@@ -75,12 +75,15 @@ def head(logprobs_K, masked=0.0):
 
 @pytest.mark.parametrize("filtered", [{"top_p": 0.9}, {"top_k": 2}])
 def test_a_filter_is_refused_unless_its_whole_support_is_on_record(filtered):
-    with pytest.raises(GuardError, match=r"support is not on record: record it as the head"):
-        require_same_distribution(behaviour(**filtered), 0.7)
+    whole = head([0.5, 0.5, 0.0])
+    for record, on_support in [({}, True), ({"head": whole}, False)]:
+        with pytest.raises(GuardError, match="not scored on that support: record the support as the head"):
+            require_same_distribution(behaviour(**filtered, **record), 0.7, on_support)
     with pytest.raises(GuardError, match="only a part of the support: record a larger head"):
-        require_same_distribution(behaviour(**filtered, head=head([0.5, 0.45])), 0.7)
-    require_same_distribution(behaviour(**filtered, head=head([0.5, 0.5, 0.0])), 0.7)
-    require_same_distribution(behaviour(**filtered, head=head([0.5, 0.5, 0.0], float("nan"))), 0.7)
+        require_same_distribution(behaviour(**filtered, head=head([0.5, 0.45])), 0.7, on_support=True)
+    require_same_distribution(behaviour(**filtered, head=whole), 0.7, on_support=True)
+    masked = head([0.5, 0.5, 0.0], float("nan"))
+    require_same_distribution(behaviour(**filtered, head=masked), 0.7, on_support=True)
 
 
 def test_a_head_that_is_only_a_record_needs_no_mass():
