@@ -39,12 +39,12 @@ class Redistribution:
 
 
 def rubric_reward(passed: Tensor, failed: Tensor) -> Tensor:
-    """(passed - failed) / (passed + failed) criteria in [-1, 1]; 0 where none applies. Any shape.
+    """(passed - failed) / (passed + failed) criteria in [-1, 1]; 0 where none applies. Any shape, float64.
 
     Raises GuardError for counts that are not finite and at least 0.
     """
     _require_counts(passed, failed)
-    return (passed - failed) / (passed + failed).clamp(min=1)
+    return (passed - failed).double() / (passed + failed).clamp(min=1)
 
 
 def step_quality_RS(passed_RS: Tensor, failed_RS: Tensor, tokens_RS: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ def rloo(rewards_PG: Tensor, scorable_PG: Tensor) -> Advantages:
     The expected gradient is the true one. Taken as n / (n - 1) x (reward - mean), the same number.
     """
     centred_PG, informative_P = centred(rewards_PG, scorable_PG)
-    count_P = scorable_PG.sum(1)
+    count_P = scorable_PG.sum(1).to(rewards_PG)  # a quotient of integers would be of the default dtype
     scale_P = count_P / (count_P - 1).clamp(min=1)
     return Advantages(centred_PG * scale_P[:, None], informative_P)
 

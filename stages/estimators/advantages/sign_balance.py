@@ -57,7 +57,7 @@ def signbalance(
     if scope is Scope.BATCH:
         right_P1, wrong_P1 = right_P1.sum(0, keepdim=True), wrong_P1.sum(0, keepdim=True)
 
-    ratio_P1 = (right_P1 / wrong_P1.clamp(min=1)).to(rewards_PG).where(wrong_P1 > 0, 0.0)
+    ratio_P1 = (right_P1.to(rewards_PG) / wrong_P1.clamp(min=1)).where(wrong_P1 > 0, 0.0)
     rho_P1 = ratio_P1 if rho_max is None else ratio_P1.clamp(max=rho_max)
     without_wrong = 1.0 if all_correct is AllCorrect.PAPER else 0.0
     positive_PG = (zero_PG + 1).where(wrong_P1 > 0, without_wrong)
