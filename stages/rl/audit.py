@@ -58,9 +58,10 @@ def audit_first_rollouts(
         verdicts,
     )
     for found in audits:
-        if found.constant_accuracy is not None and found.constant_accuracy >= NOTABLE_ACCURACY:
+        accuracy = found.constant_accuracy or 0.0
+        if accuracy >= NOTABLE_ACCURACY and accuracy * found.prompts > 1:  # more than the prompt it is from
             ctx.notice(
-                f"one constant answer ({found.constant_answer!r}) solves {found.constant_accuracy:.0%} of "
+                f"one constant answer ({found.constant_answer!r}) solves {accuracy:.0%} of "
                 f"{found.prompts} {found.answer_class} prompts: reward can rise without reading them"
             )
     return [asdict(found) for found in audits]

@@ -159,10 +159,12 @@ class PolicyTerm:
 
     def metrics(self) -> dict[str, float]:
         per_token = {"entropy", "head_mass", "floored"}
+        ratios = self.ratios.metrics()
+        ratios["truncated_ratios"] = ratios.pop("truncated")  # beside completions that were truncated
         return {
             **{
                 name: value / max(1.0, self.ratios.tokens) if name in per_token else value
                 for name, value in self.sums.items()
             },
-            **self.ratios.metrics(),
+            **ratios,
         }

@@ -121,7 +121,7 @@ def prompt_row(split: str, value: str, ambiguous: bool = False, rule: str = "") 
         "messages": [{"role": "user", "content": text}],
         "payload": json.dumps({"value": value, "ambiguous": ambiguous, "rule": rule}),
         "split": split,
-        "answer_class": "bounded",
+        "answer_class": "open",
         "ambiguity": "C" if ambiguous else "",
         "readings": 2 if ambiguous else 1,
     }

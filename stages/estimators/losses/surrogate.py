@@ -35,8 +35,8 @@ def clipped_surrogate_BT(
     """
     ratio_BT = _proximal_ratio(logprobs_BT, proximal_BT, mask_BT, level).values_BT.exp()
     kept_BT = _kept(advantages_BT, mask_BT)
-    clipped_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
-    return -torch.minimum(ratio_BT * kept_BT, clipped_BT * kept_BT)
+    within_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
+    return -torch.minimum(ratio_BT * kept_BT, within_BT * kept_BT)
 
 
 @torch.no_grad()

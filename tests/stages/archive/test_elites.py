@@ -55,7 +55,7 @@ def test_forms_and_readings_are_cells_of_their_own_and_new_only_once():
     cells: dict[str, Elite] = {}
     assert keep_best(cells, group) == 4
     assert keep_best(cells, group) == 0
-    rows = elite_rows({"p": cells}, "sha256:b", "letters/1")
+    rows = elite_rows({"p": cells}, 0.8, "sha256:b", "letters/1")
     assert [row["signature"] for row in rows] == sorted(cells)
     assert {row["signature"]: (row["count"], row["reading"]) for row in rows} == {
         "angle/capital": (2, "capital"),

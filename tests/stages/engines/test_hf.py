@@ -6,9 +6,12 @@ import pytest
 import torch
 
 from data_contracts.values import StopReason
-from stages.engines.hf import HfEngine, draw
-from stages.engines.params import Sampling
-from stages.errors import PosttrainError
+from stages.engines.agreement import recomputed_logprobs_BT
+from stages.engines.batch import align_to_targets, completion_batch
+from stages.engines.hf import HfEngine, draw, open_engine, sampling_logprobs
+from stages.engines.params import EngineParams, Sampling
+from stages.errors import GuardError, PosttrainError
+from stages.spec import Runtime
 
 PROMPTS = [[2, 40, 41, 3], [2, 50, 3], [2, 40, 60, 61, 62, 3]]
 
@@ -69,7 +72,7 @@ def test_finished_rows_end_with_eos_and_truncated_ones_do_not(model: Any) -> Non
 def test_draw_inverts_the_distribution_function() -> None:
     logits = torch.tensor([0.1, 0.2, 0.3, 0.4]).log().repeat(1000, 1)
     uniform = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
-    token, logprob = draw(logits, uniform, Sampling())
+    token, logprob = draw(sampling_logprobs(logits, Sampling()), uniform)
     assert torch.bincount(token).tolist() == [100, 200, 300, 400]
     assert logprob.exp().tolist() == pytest.approx((0.1 * (token + 1)).tolist(), rel=1e-5)
 
@@ -77,10 +80,10 @@ def test_draw_inverts_the_distribution_function() -> None:
 def test_top_k_and_top_p_renormalise_the_recorded_logprob() -> None:
     logits = torch.tensor([[0.1, 0.2, 0.3, 0.4]]).log().repeat(200, 1)
     uniform = torch.rand(200, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    token, logprob = draw(logits, uniform, Sampling(top_k=2))
+    token, logprob = draw(sampling_logprobs(logits, Sampling(top_k=2)), uniform)
     assert set(token.tolist()) == {2, 3}
     assert logprob.exp()[token == 3].tolist() == pytest.approx([4 / 7] * int((token == 3).sum()), rel=1e-5)
-    token, logprob = draw(logits, uniform, Sampling(top_p=0.65))  # 0.4 and 0.3 reach it
+    token, logprob = draw(sampling_logprobs(logits, Sampling(top_p=0.65)), uniform)  # 0.4 and 0.3 reach it
     assert set(token.tolist()) == {2, 3}
 
 
@@ -104,3 +107,47 @@ def test_weights_of_another_model_are_refused(model: Any) -> None:
     tensors.pop("model.norm.weight")
     with pytest.raises(PosttrainError, match=r"model\.norm\.weight"):
         HfEngine(model, batch_rows=4).load_weights(tensors, version=1)
+
+
+def test_the_head_is_of_the_distribution_that_sampled(base):
+    """Best first, at the sampling temperature, the drawn token's own log-prob among them where it is one."""
+    engine, sampling = (
+        open_engine(base, EngineParams(), Runtime(threads=1)),
+        Sampling(temperature=1.3, max_new_tokens=6),
+    )
+    prompts = [[2, 40, 3], [2, 41, 42, 3]]
+    plain = engine.generate(prompts, 3, sampling, seed=5)
+    with_head = engine.generate(prompts, 3, sampling, seed=5, head=7)
+    assert [r.completion_ids for r in plain] == [r.completion_ids for r in with_head]
+    assert all(r.head_ids is None and r.head_logprobs is None for r in plain)
+    for rollout in with_head:
+        prompt = prompts[rollout.prompt_index]
+        logits = engine.model(torch.tensor([prompt + rollout.completion_ids])).logits[0, len(prompt) - 1 : -1]
+        best = (logits / 1.3).log_softmax(-1).topk(7)
+        torch.testing.assert_close(torch.tensor(rollout.head_logprobs), best.values, rtol=0, atol=1e-5)
+        for position, token in enumerate(rollout.completion_ids):
+            if token in rollout.head_ids[position]:
+                place = rollout.head_ids[position].index(token)
+                assert rollout.head_logprobs[position][place] == pytest.approx(
+                    rollout.logprobs[position], abs=1e-6
+                )
+
+
+def test_the_distribution_of_the_loaded_weights_is_what_sampled(base):
+    engine = open_engine(base, EngineParams(), Runtime(threads=1))
+    prompts = [[2, 40, 3], [2, 41, 42, 3]]
+    rollouts = engine.generate(prompts, 2, Sampling(temperature=0.7, max_new_tokens=6), seed=1)
+    batch = completion_batch(
+        [prompts[r.prompt_index] for r in rollouts], [r.completion_ids for r in rollouts], 0
+    )
+    found = recomputed_logprobs_BT(engine.distribution(batch, 0.7), batch)
+    recorded = align_to_targets(batch, [r.logprobs for r in rollouts])
+    torch.testing.assert_close(found, recorded, rtol=0, atol=1e-5)
+    assert not found[~batch.mask_BT].any()
+
+
+def test_a_model_that_caps_its_logits_cannot_be_asked_a_block_at_a_time(base):
+    engine = open_engine(base, EngineParams(), Runtime(threads=1))
+    engine.model.config.final_logit_softcapping = 30.0
+    with pytest.raises(GuardError, match=r"set centering.kind to head"):
+        engine.distribution(completion_batch([[2, 40]], [[3, 1]], 0), 1.0)

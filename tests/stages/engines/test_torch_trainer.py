@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from stages.engines.batch import TokenBatch, completion_batch, target_logprobs_BT, token_batch
+from stages.engines.batch import TokenBatch, completion_batch, token_batch
 from stages.engines.chat import answer_ids, answer_text, prompt_ids
-from stages.engines.params import OptimizerParams, Schedule
+from stages.engines.params import OptimizerParams, Schedule, ValueHeadParams
 from stages.engines.supervised import cross_entropy
 from stages.engines.torch_trainer import TorchTrainer, learning_rate_factor, open_trainer
 from stages.spec import Runtime
@@ -28,7 +29,7 @@ def gradient(trainer: TorchTrainer, batch: TokenBatch, micro_rows: int) -> torch
     trainer.model.zero_grad(set_to_none=True)
     loss = cross_entropy(batch, [])
     for micro in batch.micro_batches(micro_rows):
-        loss(trainer.logits(micro), micro).backward()
+        loss(trainer.forward(micro), micro).backward()
     return torch.cat([parameter.grad.flatten() for parameter in trainer.model.parameters()])
 
 
@@ -65,7 +66,9 @@ def test_loss_is_the_mean_over_the_batches_targets(checkpoint: Path) -> None:
     trainer = open_trainer(checkpoint, OPTIMIZER, 10, Runtime())
     batch = rows(6)
     with torch.no_grad():
-        expected = -target_logprobs_BT(trainer.logits(batch), batch).sum() / batch.mask_BT.sum()
+        log_p = trainer.forward(batch).logits_BTV.log_softmax(-1)
+        picked = log_p.gather(-1, batch.target_BT.unsqueeze(-1)).squeeze(-1)
+        expected = -picked[batch.mask_BT].mean()
     shares: list[float] = []
     trainer.micro_batch_rows = 2
     trainer.step([(batch, cross_entropy(batch, shares))])
@@ -117,3 +120,65 @@ def test_first_eos_is_trained(tokenizer: Any) -> None:
     batch = completion_batch([prompt_ids(tokenizer, [{"role": "user", "content": "b"}])], [answer], 0)
     assert answer[-1] == tokenizer.eos_token_id
     assert int(batch.target_BT[batch.mask_BT][-1]) == tokenizer.eos_token_id
+
+
+# the critic
+
+
+CRITIC = ValueHeadParams(learning_rate=0.05)
+
+
+def critic_loss(forward, micro):
+    """Values towards 2; the log-probs only as much as makes the model move."""
+    wrong_BT = (forward.values_BT - 2.0).where(micro.mask_BT, torch.zeros(()))
+    return wrong_BT.square().sum() + 1e-3 * forward.logits_BTV.square().mean()
+
+
+def critic_trainer(base):
+    params = OptimizerParams(learning_rate=1e-3, warmup_steps=0, schedule=Schedule.CONSTANT)
+    return open_trainer(base, params, 10, Runtime(threads=1), CRITIC)
+
+
+def test_a_critic_starts_at_zero_learns_and_stays_out_of_the_export(base, tmp_path):
+    trainer = critic_trainer(base)
+    batch = completion_batch([[2, 40, 3], [2, 41, 42, 3]], [[50, 51, 1], [52, 1]], 0)
+    assert not trainer.score(batch, 1.0).values_BT.any()
+    for _ in range(60):
+        trainer.step([(batch, critic_loss)])
+    values = trainer.score(batch, 1.0).values_BT
+    assert values[batch.mask_BT].mean() == pytest.approx(2.0, abs=0.3) and not values[~batch.mask_BT].any()
+    names = trainer.weights().keys()
+    assert names == open_trainer(base, OptimizerParams(), 1, Runtime()).weights().keys()
+    trainer.model.save_pretrained(tmp_path)
+    assert not any("value" in name for name in load_file(tmp_path / "model.safetensors"))
+
+
+def test_a_critic_comes_back_with_its_moments(base, tmp_path):
+    batch = completion_batch([[2, 40, 3], [2, 41, 42, 3]], [[50, 51, 1], [52, 1]], 0)
+    undisturbed, killed = critic_trainer(base), critic_trainer(base)
+    for _ in range(3):
+        undisturbed.step([(batch, critic_loss)])
+        killed.step([(batch, critic_loss)])
+    killed.save(tmp_path)
+    resumed = critic_trainer(base)
+    resumed.load(tmp_path)
+    assert [g["lr"] for g in resumed.optimizer.param_groups] == [1e-3, 0.05]
+    for trainer in (undisturbed, resumed):
+        trainer.step([(batch, critic_loss)])
+    one, other = (trainer.score(batch, 1.0) for trainer in (undisturbed, resumed))
+    assert torch.equal(one.values_BT, other.values_BT) and torch.equal(one.logprobs_BT, other.logprobs_BT)
+
+
+def test_a_critic_in_surprise_does_not_shorten_the_models_step(base):
+    """Each is clipped by its own norm."""
+    batch = completion_batch([[2, 40, 3], [2, 41, 42, 3]], [[50, 51, 1], [52, 1]], 0)
+
+    def loss(forward, micro, weight):
+        return critic_loss(forward, micro) * 1e-3 + weight * forward.values_BT.sum()
+
+    weights = []
+    for weight in (0.0, 1e6):
+        trainer = critic_trainer(base)
+        trainer.step([(batch, lambda forward, micro, w=weight: loss(forward, micro, w))])
+        weights.append([p.detach().clone() for p in trainer.model.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))

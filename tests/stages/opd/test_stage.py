@@ -12,6 +12,7 @@ from stages.engines.batch import completion_batch
 from stages.engines.params import OptimizerParams, Sampling, Schedule
 from stages.engines.torch_trainer import open_trainer
 from stages.errors import GuardError
+from stages.estimators.params import FullVocabularyKl, SampledKl, TopKKl, VarianceReducedKl
 from stages.estimators.plateau import PlateauDetector
 from stages.opd.loss import DistillationTerm
 from stages.opd.params import OpdParams, PlateauParams
@@ -79,20 +80,60 @@ def test_the_loss_is_the_mean_reverse_kl_over_sampled_tokens_at_the_sampling_tem
     trainer = open_trainer(base, OptimizerParams(), 1, Runtime())
     batch = completion_batch([[2, 40, 3], [2, 41, 42, 3]], [[50, 51, 1], [52]], 0)
     teacher_model, total = Teacher(teacher), 0.0
-    term = DistillationTerm(batch, teacher_model, torch.zeros(batch.mask_BT.shape), 0.7)
+    term = DistillationTerm(batch, teacher_model, torch.zeros(batch.mask_BT.shape), 0.7, FullVocabularyKl())
     for micro in batch.micro_batches(1):
-        total += float(term.loss(trainer.logits(micro), micro).detach())
+        total += float(term.loss(trainer.forward(micro), micro).detach())
     expected = []
     for prompt, answer in (([2, 40, 3], [50, 51, 1]), ([2, 41, 42, 3], [52])):
         with torch.no_grad():
             ids = torch.tensor([prompt + answer])
             p, q = (
                 (model(ids).logits[0, len(prompt) - 1 : -1].double() / 0.7).softmax(-1)
-                for model in (trainer.model, teacher_model.model)
+                for model in (trainer.model, teacher_model.model.model)
             )
         expected += (p * (p / q).log()).sum(-1).tolist()
     assert total == pytest.approx(sum(expected) / 4, rel=1e-4)
     assert term.reverse_kl == pytest.approx(total)
+
+
+def distillation_gradient(trainer, batch, teacher, estimator):
+    trainer.model.zero_grad(set_to_none=True)
+    term = DistillationTerm(batch, Teacher(teacher), torch.zeros(batch.mask_BT.shape), 0.7, estimator)
+    for micro in batch.micro_batches(1):
+        term.loss(trainer.forward(micro), micro).backward()
+    return term, torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
+
+
+def test_each_estimator_of_the_recipe_reaches_the_loss(world, base, teacher):
+    trainer = open_trainer(base, OptimizerParams(), 1, Runtime())
+    batch = completion_batch([[2, 40, 3], [2, 41, 42, 3]], [[50, 51, 1], [52]], 0)
+    exact, full = distillation_gradient(trainer, batch, teacher, FullVocabularyKl())
+    dense, top_k = distillation_gradient(trainer, batch, teacher, TopKKl(k=len(world.tokenizer)))
+    assert torch.allclose(full, top_k, rtol=0, atol=1e-6) and full.abs().max() > 1e-3
+    assert dense.reverse_kl == pytest.approx(exact.reverse_kl, abs=1e-5)
+    coarse, _ = distillation_gradient(trainer, batch, teacher, TopKKl(k=2))
+    assert 0 < coarse.reverse_kl < exact.reverse_kl
+
+    places = batch.mask_BT.reshape(-1).nonzero().squeeze(1)
+    student = (trainer.forward(batch).logits_BTV.flatten(0, 1)[places] / 0.7).log_softmax(-1)
+    taught = Teacher(teacher).distribution(batch, 0.7).logprobs_NV(places)
+    target = batch.target_BT.reshape(-1)[places].unsqueeze(1)
+    d = (taught - student).gather(1, target).detach()
+    kl = (student.exp() * (student - taught)).sum(1, keepdim=True).detach()
+    for estimator, advantage in ((SampledKl(), d), (VarianceReducedKl(), d + kl)):
+        trainer.model.zero_grad(set_to_none=True)
+        (-advantage * student.gather(1, target)).mean().backward(retain_graph=True)
+        expected = torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
+        term, own = distillation_gradient(trainer, batch, teacher, estimator)
+        assert torch.allclose(own, expected, rtol=0, atol=1e-5)
+        assert term.reverse_kl == pytest.approx(-float(d.mean()), abs=1e-5)
+
+
+@pytest.mark.parametrize("estimator", [TopKKl(k=8), SampledKl(), VarianceReducedKl()])
+def test_a_distillation_runs_with_each_estimator(world, base, teacher, tmp_path, estimator):
+    attempt, _ = distilled(world, tmp_path, opd_params(max_steps=2, estimator=estimator), base, teacher)
+    assert not attempt.has_weights_of(base)
+    assert len([row for row in attempt.metrics() if "reverse_kl" in row]) == 2
 
 
 def test_curve_and_decision_are_those_of_the_detector(undisturbed):
@@ -143,8 +184,8 @@ def test_the_teacher_speaks_once_a_step_and_never_after_the_switch(
     world, base, teacher, tmp_path, monkeypatch
 ):
     calls = []
-    real = Teacher.logits_BTV
-    monkeypatch.setattr(Teacher, "logits_BTV", lambda self, batch: calls.append(1) or real(self, batch))
+    real = Teacher.distribution
+    monkeypatch.setattr(Teacher, "distribution", lambda self, *asked: calls.append(1) or real(self, *asked))
     retired = []
     leave = Teacher.retire
     monkeypatch.setattr(Teacher, "retire", lambda self: retired.append(len(calls)) or leave(self))

@@ -15,18 +15,19 @@ BATCH = completion_batch([[2, 40, 3], [2, 3]], [[50, 51, 1], [52]], 0)
 
 def test_calls_are_counted_and_need_no_gradient(world, teacher):
     model = Teacher(teacher)
-    logits = [model.logits_BTV(BATCH) for _ in range(3)]
+    places = torch.arange(10)
+    logprobs = [model.distribution(BATCH, 1.0).logprobs_NV(places) for _ in range(3)]
     assert model.calls == 3
-    assert logits[0].shape == (2, 5, len(world.tokenizer)) and not logits[0].requires_grad
-    assert torch.equal(logits[0], logits[2])
+    assert logprobs[0].shape == (10, len(world.tokenizer)) and not logprobs[0].requires_grad
+    assert torch.equal(logprobs[0], logprobs[2])
 
 
 def test_a_retired_teacher_refuses_and_counts_no_call(teacher):
     model = Teacher(teacher)
-    model.logits_BTV(BATCH)
+    model.distribution(BATCH, 1.0)
     model.retire()
     with pytest.raises(GuardError, match="after the switch"):
-        model.logits_BTV(BATCH)
+        model.distribution(BATCH, 1.0)
     assert model.calls == 1 and model.model is None
 
 

@@ -15,7 +15,8 @@ from stages.domains.protocol import Split
 from stages.engines.chat import answer_ids, answer_text, prompt_ids
 from stages.engines.hf import open_engine
 from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule
-from stages.rl.params import PreflightParams, ReplayParams, RlParams
+from stages.estimators.params import UniformReplay
+from stages.rl.params import PreflightParams, RlParams
 from stages.sampling.judged import Judged
 from stages.spec import Runtime
 
@@ -28,8 +29,8 @@ def rl_params():
 
     def params(coefficient: float = 0.2, elites_per_step: int = 6, **changes: Any) -> RlParams:
         return RlParams(
-            replay=ReplayParams(coefficient=coefficient, elites_per_step=elites_per_step),
             **{
+                "replay": UniformReplay(coefficient=coefficient, elites_per_step=elites_per_step),
                 "steps": 4,
                 "prompts_per_step": 4,
                 "group_size": 8,
@@ -54,6 +55,8 @@ def write_archive(world, base):
                 "capability": row.prompt.capability,
                 "prompt_ids": prompt_ids(world.tokenizer, row.messages),
                 "completion_ids": answer_ids(world.tokenizer, text),
+                "logprobs": [-0.5] * len(answer_ids(world.tokenizer, text)),
+                "temperature": 1.0,
                 "text": text,
                 "signature": LETTERS.signature(row.prompt, text),
                 "reading": "small",
@@ -90,11 +93,13 @@ def single_elites(write_archive, train_rows) -> Path:
 def sample(world, base):
     """Groups of the base model, judged in this process."""
 
-    def groups(rows: Sequence[PromptRow], n: int, sampling: Sampling, seed: int) -> list[list[Judged]]:
+    def groups(
+        rows: Sequence[PromptRow], n: int, sampling: Sampling, seed: int, head: int = 0
+    ) -> list[list[Judged]]:
         engine = open_engine(base, EngineParams(), Runtime(threads=1))
         prompts = [prompt_ids(world.tokenizer, row.messages) for row in rows]
         judged: list[list[Judged]] = [[] for _ in rows]
-        for rollout in engine.generate(prompts, n, sampling, seed):
+        for rollout in engine.generate(prompts, n, sampling, seed, head):
             place, row = rollout.prompt_index, rows[rollout.prompt_index]
             text = answer_text(world.tokenizer, rollout.completion_ids)
             verdict = LETTERS.verify([row.prompt], [text])[0]

@@ -14,18 +14,18 @@ from data_contracts.registry import contract
 from stages.cursor import rows_of_step
 from stages.domains.prompt_table import read_prompts
 from stages.domains.protocol import Split
-from stages.engines.batch import align_to_targets, completion_batch, target_logprobs_BT
+from stages.engines.batch import completion_batch
 from stages.engines.chat import answer_text, prompt_ids
 from stages.engines.hf import HfEngine, open_engine
 from stages.engines.params import OptimizerParams, Sampling, Schedule
 from stages.engines.torch_trainer import TorchTrainer, open_trainer
 from stages.errors import GuardError, PosttrainError
-from stages.estimators.advantages import group_relative
-from stages.rl import stage
+from stages.estimators.advantages import grpo
+from stages.rl import policy
 from stages.rl.params import PreflightParams, RlParams
 from stages.rl.stage import run
 
-REPLAY_ONLY = {"replay_nll", "gradient_norm"}
+REPLAY_ONLY = {"replay_nll", "replay_elites", "gradient_norm"}
 WHOLE = Sampling(max_new_tokens=64)  # long enough for every answer to end: a cut one is wrong
 
 
@@ -98,15 +98,18 @@ def plain_grpo(world, base, params: RlParams, attempt) -> dict[str, torch.Tensor
         taken = [rows[i] for i in rows_of_step(len(rows), params.prompts_per_step, step, ctx.seed("rows"))]
         prompts = [prompt_ids(world.tokenizer, row.messages) for row in taken]
         drawn = engine.generate(prompts, params.group_size, params.sampling, ctx.seed("samples", step))
-        kept = []
+        kept, tokens = [], 0
         for place, row in enumerate(taken):
             group = [rollout for rollout in drawn if rollout.prompt_index == place]
             texts = [answer_text(world.tokenizer, rollout.completion_ids) for rollout in group]
             verdicts = domain.verify([row.prompt] * len(texts), texts)
             rewards = torch.tensor([[verdict.reward or 0.0 for verdict in verdicts]])
             scorable = torch.tensor([[verdict.unscorable is None for verdict in verdicts]])
+            tokens += sum(
+                len(r.completion_ids) for r, counts in zip(group, scorable[0], strict=True) if counts
+            )
             if rewards[scorable].unique().numel() == 2:
-                values = group_relative(rewards, scorable).values_PG[0].tolist()
+                values = grpo(rewards, scorable).values_PG[0].tolist()
                 kept += [
                     (rollout, value)
                     for rollout, value, counts in zip(group, values, scorable[0], strict=True)
@@ -117,16 +120,15 @@ def plain_grpo(world, base, params: RlParams, attempt) -> dict[str, torch.Tensor
         batch = completion_batch(
             [prompts[r.prompt_index] for r, _ in kept], [r.completion_ids for r, _ in kept], 0
         )
-        old_BT = align_to_targets(batch, [r.logprobs for r, _ in kept])
         advantages_B = torch.tensor([advantage for _, advantage in kept])
 
-        def loss(logits, micro, batch=batch, old_BT=old_BT, advantages_B=advantages_B):
-            logprobs = target_logprobs_BT(logits / params.sampling.temperature, micro)
-            ratio = (logprobs - micro.take(old_BT)).exp()
-            advantage = advantages_B[micro.rows_B, None]
-            clipped = ratio.clamp(1 - params.clip_low, 1 + params.clip_high)
-            surrogate = -torch.minimum(ratio * advantage, clipped * advantage)
-            return surrogate.where(micro.mask_BT, torch.zeros(())).sum() / batch.target_count
+        def loss(forward, micro, tokens=tokens, advantages_B=advantages_B):
+            logits = forward.logits_BTV
+            picked = logits.gather(-1, micro.target_BT.unsqueeze(-1)).squeeze(-1)
+            logprobs = (picked - logits.logsumexp(-1)).where(micro.mask_BT, torch.zeros(()))
+            ratio = (logprobs - logprobs.detach()).exp()  # to the policy before this update
+            surrogate = -ratio * advantages_B[micro.rows_B, None]
+            return surrogate.where(micro.mask_BT, torch.zeros(())).sum() / tokens
 
         trainer.step([(batch, loss)])
     return dict(trainer.model.named_parameters())
@@ -183,9 +185,9 @@ def test_the_ratio_stays_one_as_every_step_samples_anew(undisturbed):
 def forward_rows(monkeypatch):
     """How many rows each forward pass of the trainer had."""
     seen: list[int] = []
-    real = TorchTrainer.logits
+    real = TorchTrainer.forward
     monkeypatch.setattr(
-        TorchTrainer, "logits", lambda self, batch: seen.append(len(batch.rows_B)) or real(self, batch)
+        TorchTrainer, "forward", lambda self, batch: seen.append(len(batch.rows_B)) or real(self, batch)
     )
     return seen
 
@@ -282,7 +284,7 @@ def test_an_engine_with_other_weights_than_the_trainer_is_refused(trained, rl_pa
     def open_deaf(folder, params, runtime):
         return Deaf(open_engine(folder, params, runtime).model, runtime.sample_batch_rows)
 
-    monkeypatch.setattr(stage, "open_engine", open_deaf)
+    monkeypatch.setattr(policy, "open_engine", open_deaf)
     optimizer = OptimizerParams(learning_rate=5e-2, warmup_steps=0, schedule=Schedule.CONSTANT)
     with pytest.raises(PosttrainError, match=r"at step 2 .*does not hold the trainer's weights"):
         trained("deaf", rl_params(prompts_per_step=12, optimizer=optimizer))

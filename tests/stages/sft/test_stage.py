@@ -114,7 +114,7 @@ def test_prompt_tokens_are_no_targets(base):
     gradients = []
     for each in (batch, other):
         trainer.model.zero_grad()
-        cross_entropy(each, [])(trainer.logits(each), each).backward()
+        cross_entropy(each, [])(trainer.forward(each), each).backward()
         gradients.append(torch.cat([p.grad.flatten() for p in trainer.model.parameters()]))
     assert not torch.equal(batch.target_BT, other.target_BT)
     assert torch.equal(*gradients)

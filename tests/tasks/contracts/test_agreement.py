@@ -62,6 +62,8 @@ def elites(folder: Path, tokenizer: Path) -> Path:
         "signature": "s",
         "reading": "a",
         "reward": 1.0,
+        "logprobs": [-0.5, -0.5],
+        "temperature": 1.0,
         "base_logprob": -1.0,
         "count": 1,
         "base_digest": "sha256:0",

@@ -7,7 +7,7 @@ import pytest
 from data_contracts.checkpoint import tensor_digest
 from stages.domains.pool import VerifierPool
 from stages.errors import GuardError
-from stages.rl.replay import Replay, ReplayElite, open_replay
+from stages.rl.elites import Elites, ReplayElite, open_elites
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def pool(world):
 @pytest.fixture
 def opened(base, train_rows, pool):
     def open_(folder):
-        return open_replay(folder, tensor_digest(base), "letters/1", train_rows, pool)
+        return open_elites(folder, tensor_digest(base), "letters/1", train_rows, pool)
 
     return open_
 
@@ -77,8 +77,11 @@ def test_a_prompt_that_is_not_trained_on_is_refused(write_archive, train_rows, o
 
 
 def replay_of(sizes):
-    return Replay(
-        {f"p{i}": [ReplayElite(f"p{i}", [2], [5 + k]) for k in range(n)] for i, n in enumerate(sizes)}
+    return Elites(
+        {
+            f"p{i}": [ReplayElite(f"p{i}", f"s{k}", [2], [5 + k], [-1.0], 1.0) for k in range(n)]
+            for i, n in enumerate(sizes)
+        }
     )
 
 
