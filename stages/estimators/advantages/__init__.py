@@ -11,18 +11,12 @@ from stages.estimators.advantages.overlong import overlong_penalty
 from stages.estimators.advantages.result import Advantages
 from stages.estimators.advantages.sign_balance import SignBalanced, signbalance
 
-group_relative = grpo
-group_mean = dr_grpo
-GroupAdvantages = Advantages
 
 __all__ = [
     "Advantages",
-    "GroupAdvantages",
     "SignBalanced",
     "dr_grpo",
     "gae_BT",
-    "group_mean",
-    "group_relative",
     "grpo",
     "overlong_penalty",
     "reinforce_plus_plus",

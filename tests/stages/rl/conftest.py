@@ -109,3 +109,18 @@ def sample(world, base):
         return judged
 
     return groups
+
+
+@pytest.fixture
+def trained(world, base, archived, tmp_path):
+    """Runs the stage in a folder of its own; returns the attempt and its notices."""
+    from stages.rl.stage import run
+
+    def train(name: str, params: RlParams, runtime=None, **inputs):
+        given = {"policy": base, "archive": archived.out("archive"), **inputs}
+        attempt = world.attempt(tmp_path / name, params, runtime, **given)
+        ctx = attempt.context()
+        run(ctx)
+        return attempt, ctx.notices
+
+    return train

@@ -29,20 +29,6 @@ REPLAY_ONLY = {"replay_nll", "replay_elites", "gradient_norm"}
 WHOLE = Sampling(max_new_tokens=64)  # long enough for every answer to end: a cut one is wrong
 
 
-@pytest.fixture
-def trained(world, base, archived, tmp_path):
-    """Runs the stage in a folder of its own."""
-
-    def train(name: str, params: RlParams, runtime=None, **inputs):
-        given = {"policy": base, "archive": archived.out("archive"), **inputs}
-        attempt = world.attempt(tmp_path / name, params, runtime, **given)
-        ctx = attempt.context()
-        run(ctx)
-        return attempt, ctx.notices
-
-    return train
-
-
 @pytest.fixture(scope="module")
 def undisturbed(world, base, archived, rl_params, tmp_path_factory):
     attempt = world.attempt(

@@ -7,7 +7,7 @@ import pytest
 
 from stages.engines.params import Sampling
 from stages.errors import GuardError
-from stages.estimators.advantages import group_relative
+from stages.estimators.advantages import dr_grpo
 from stages.rl.params import PreflightParams
 from stages.rl.vigilance import WINDOW, StepCounts, WidthAlarm, count, preflight
 from stages.sampling.judged import rewards_PG
@@ -18,7 +18,7 @@ LIMITS = PreflightParams(max_truncated=0.9, max_zero_variance=0.98)
 
 def test_counts_are_those_of_the_groups(sample, train_rows):
     groups = sample(train_rows, 8, Sampling(max_new_tokens=4), seed=1)
-    found = count(groups, group_relative(*rewards_PG(groups)).informative_P.tolist())
+    found = count(groups, dr_grpo(*rewards_PG(groups)).informative_P.tolist())
     samples = [s for group in groups for s in group]
     verdicts = [s.judgement.verdict for s in samples]
     scored = [v.reward for v in verdicts if v.unscorable is None]
