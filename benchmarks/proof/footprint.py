@@ -192,7 +192,12 @@ def _centred(logits_BTV: Tensor, given: Given, sampler: Distribution | TopHead) 
 def _in_a_process(name: str, shape: Shape) -> dict[str, float]:
     size = [str(number) for number in (shape.rows, shape.tokens, shape.vocabulary)]
     command = [sys.executable, "-m", "benchmarks.proof.footprint", "--child", name, "--size", *size]
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads()), "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(threads()),
+        "OMP_WAIT_POLICY": "PASSIVE",  # steadier beside other work: benchmarks/threads.py
+        "PYTHONPATH": str(ROOT),
+    }
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True)
     run: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return run
