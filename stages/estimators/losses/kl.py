@@ -76,6 +76,6 @@ def refuse_as_loss(name: str) -> NoReturn:
 
 
 def _log_ratio_BT(logprobs_BT: Tensor, reference_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """log p - log ref, masked before the subtraction so that placeholders cannot reach the gradient."""
-    mask_BT, zero = mask_BT.bool(), logprobs_BT.new_zeros(())
-    return logprobs_BT.where(mask_BT, zero) - reference_BT.detach().where(mask_BT, zero)
+    """log p - log ref, masked before any function of it, whose slope at a placeholder may be no number."""
+    log_ratio_BT = logprobs_BT - reference_BT.detach()
+    return log_ratio_BT.where(mask_BT.bool(), log_ratio_BT.new_zeros(()))

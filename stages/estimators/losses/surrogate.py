@@ -1,12 +1,10 @@
-"""PPO's pessimistic clip of the ratio to a proximal policy, at any level of the ratio."""
+"""PPO's pessimistic clip of the ratio to a proximal policy, at any level: `PpoClip` token, `Gspo` geometric."""
 
 import torch
 from torch import Tensor
 
 from stages.estimators.params import Level
-from stages.estimators.ratios.level import MAX_LOG_RATIO, LogRatio, ratio_log_BT
-
-# With stages.estimators.params: PpoClip is level TOKEN, Gspo is level GEOMETRIC.
+from stages.estimators.ratios.level import MAX_LOG_RATIO, ratio_log_BT
 
 
 def clipped_surrogate_BT(
@@ -33,7 +31,7 @@ def clipped_surrogate_BT(
     Ratios beyond e^+-20 are held there and have no gradient; `clipped_BT` counts them.
     Raises GuardError for a trained token whose log-ratio is not a number.
     """
-    ratio_BT = _proximal_ratio(logprobs_BT, proximal_BT, mask_BT, level).values_BT.exp()
+    ratio_BT = ratio_log_BT(logprobs_BT - proximal_BT.detach(), mask_BT, level).values_BT.exp()
     kept_BT = _kept(advantages_BT, mask_BT)
     within_BT = ratio_BT.clamp(1 - clip_low, 1 + clip_high)
     return -torch.minimum(ratio_BT * kept_BT, within_BT * kept_BT)
@@ -50,19 +48,11 @@ def clipped_BT(
     clip_high: float,
 ) -> Tensor:
     """True at the trained tokens with an advantage that `clipped_surrogate_BT` nevertheless does not move."""
-    log_ratio_BT = _proximal_ratio(logprobs_BT, proximal_BT, mask_BT, level).values_BT
+    log_ratio_BT = ratio_log_BT(logprobs_BT - proximal_BT.detach(), mask_BT, level).values_BT
     kept_BT, ratio_BT = _kept(advantages_BT, mask_BT), log_ratio_BT.exp()
     too_high_BT = (kept_BT > 0) & (ratio_BT > 1 + clip_high)
     too_low_BT = (kept_BT < 0) & (ratio_BT < 1 - clip_low)
     return too_high_BT | too_low_BT | ((kept_BT != 0) & (log_ratio_BT.abs() >= MAX_LOG_RATIO))
-
-
-def _proximal_ratio(logprobs_BT: Tensor, proximal_BT: Tensor, mask_BT: Tensor, level: Level) -> LogRatio:
-    # Masked before the subtraction: inf - inf would come back as NaN in the gradient.
-    mask_BT, zero = mask_BT.bool(), logprobs_BT.new_zeros(())
-    return ratio_log_BT(
-        logprobs_BT.where(mask_BT, zero) - proximal_BT.detach().where(mask_BT, zero), mask_BT, level
-    )
 
 
 def _kept(advantages_BT: Tensor, mask_BT: Tensor) -> Tensor:

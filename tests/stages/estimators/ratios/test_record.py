@@ -97,9 +97,9 @@ def test_ratio_is_one_on_a_replayed_support_and_the_kept_mass_without(seed, top_
     drawn = torch.Generator().manual_seed(seed)
     logits = torch.randn(1, 4, 9, dtype=torch.float64, generator=drawn)
     kept = logits.topk(top_k, -1)
-    # One filler that repeats a token of the support, as a padded record may hold.
-    ids = torch.cat([kept.indices, kept.indices[..., :1]], -1)[0]
-    logprobs = torch.cat([kept.values.log_softmax(-1), torch.full((1, 4, 1), -torch.inf)], -1)[0]
+    # Fillers as a padded record may hold: one repeats a token of the support, one is outside of it.
+    ids = torch.cat([kept.indices, kept.indices[..., :1], logits.argmin(-1, keepdim=True)], -1)[0]
+    logprobs = torch.cat([kept.values.log_softmax(-1), torch.full((1, 4, 2), -torch.inf)], -1)[0]
     targets, recorded = ids[:, 0][None], logprobs[:, 0][None]
     mask = torch.ones(1, 4, dtype=torch.bool)
 

@@ -58,6 +58,28 @@ def test_weight_is_the_function_of_its_source(regulariser):
     )
 
 
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 10**6))
+def test_weight_is_a_function_of_the_ratio_of_its_level(seed):
+    drawn = torch.Generator().manual_seed(seed)
+    log_ratio = torch.randn(5, 3, dtype=torch.float64, generator=drawn)
+    mask = torch.ones(5, 3)
+    for regulariser in REGULARISERS:
+        found = {
+            level: weights_BT(log_ratio, mask, Ratio(level=level, regulariser=regulariser)).values_BT.tolist()
+            for level in Level
+        }
+        for row, values in enumerate(log_ratio.tolist()):
+            for place, value in enumerate(values):
+                ratios = {
+                    Level.TOKEN: math.exp(value),
+                    Level.SEQUENCE: math.exp(math.fsum(values)),
+                    Level.GEOMETRIC: math.exp(math.fsum(values) / 3),
+                }
+                for level, ratio in ratios.items():
+                    assert found[level][row][place] == pytest.approx(by_hand(ratio, regulariser), rel=1e-12)
+
+
 @pytest.mark.oracle("9.3")
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10**6), st.floats(0, 1), st.floats(1, 5), st.sampled_from(Level))
