@@ -127,6 +127,7 @@ def undisturbed(fresh: Path) -> Home:
     return Home(fresh)
 
 
+@pytest.mark.oracle("6.6")
 @pytest.mark.slow
 @pytest.mark.timeout(3 * LIMIT_S)
 def test_a_run_killed_in_every_long_stage_ends_with_the_digests_of_an_undisturbed_one(tmp_path: Path) -> None:

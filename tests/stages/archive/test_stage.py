@@ -99,6 +99,7 @@ def test_stopped_or_killed_in_any_part_equals_undisturbed(world, base, archived,
         assert attempt.metrics() == archived.metrics()
 
 
+@pytest.mark.oracle("1.6")
 def test_the_seed_chooses_the_samples_and_the_machine_does_not(world, base, archived, tmp_path):
     machine = {"sample_batch_rows": 8, "verifier_workers": 2}
     same = world.attempt(tmp_path / "same", archived.params, machine, base=base)
@@ -119,6 +120,7 @@ def test_some_prompts_are_taken_of_all_capabilities(world, base, tmp_path):
     assert {row["capability"] for row in rows} == {"clear", "ambiguous"}
 
 
+@pytest.mark.oracle("1.6")
 def test_a_model_with_rl_behind_it_is_refused(world, base, tmp_path):
     late = world.with_record(base, "late", rl_steps=12)
     attempt = world.attempt(tmp_path, world.archive_params(), base=late)

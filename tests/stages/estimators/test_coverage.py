@@ -36,6 +36,7 @@ def test_all_estimates_equal_the_mean_over_subsets(case):
     assert either_at_k(n, a, b, k) == pytest.approx(fmean(bool({1, 2} & set(c)) for c in chosen), abs=1e-15)
 
 
+@pytest.mark.oracle("1.1")
 @given(st.integers(1, 3000), st.data())
 def test_order_relations(n, data):
     k = data.draw(st.integers(1, n))
@@ -52,6 +53,7 @@ def test_order_relations(n, data):
         assert pass_at_k(n, a, k) <= pass_at_k(n, a, k + 1)
 
 
+@pytest.mark.oracle("1.1")
 @given(st.integers(1, 500), st.data())
 def test_one_strategy_makes_distinct_equal_to_pass(n, data):
     k, c = data.draw(st.integers(1, n)), data.draw(st.integers(0, n))

@@ -12,7 +12,7 @@ ORACLES = {
     "1.5": "replay leaves group statistics and ratio metrics alone",
     "1.6": "the archive is deterministic given its seed; a model with RL behind it raises",
     # 3: score centering
-    "3.1": "constant reward: expected centred gradient 0 for every regulariser (a head: at most its tail bound)",
+    "3.1": "constant reward: expected centred gradient 0 for every regulariser (a head: its tail bound)",
     "3.2": "+100: raw moves, baseline, centering and both do not; the group mean not even per sample",
     "3.3": "prefix shift: later positions do not move with centering, and move without",
     "3.4": "sampler = policy: the centred gradient is REINFORCE's",

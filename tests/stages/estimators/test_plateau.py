@@ -19,6 +19,7 @@ def decisions(plateau, scores, standard_error=0.0, every=1, max_steps=NEVER):
     return [detector.update((i + 1) * every, score, standard_error) for i, score in enumerate(scores)]
 
 
+@pytest.mark.oracle("6.4")
 @given(st.floats(1, 30), st.floats(0.05, 0.9))
 def test_fires_within_patience_of_saturation(rate, height):
     scores = [height * (1 - math.exp(-i / rate)) for i in range(400)]
@@ -31,6 +32,7 @@ def test_fires_within_patience_of_saturation(rate, height):
     assert scores[fired] - scores[fired - PLATEAU.patience] <= PLATEAU.delta
 
 
+@pytest.mark.oracle("6.4")
 @given(st.floats(0.0034, 0.5), st.floats(-1, 1))
 def test_never_fires_on_a_line_that_gains_within_patience(slope, start):
     taken = decisions(PLATEAU, [start + slope * i for i in range(200)])

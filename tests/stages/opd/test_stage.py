@@ -4,11 +4,18 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
 from data_contracts.checkpoint import StageRecord, check, read_record, tensor_digest
 from data_contracts.dataset import read
 from data_contracts.registry import contract
+from stages.cursor import rows_of_step
+from stages.domains.prompt_table import read_prompts
+from stages.domains.protocol import Split
 from stages.engines.batch import completion_batch
+from stages.engines.chat import prompt_ids
+from stages.engines.hf import open_engine
 from stages.engines.params import OptimizerParams, Sampling, Schedule
 from stages.engines.torch_trainer import open_trainer
 from stages.errors import GuardError
@@ -60,6 +67,7 @@ def test_checkpoint_and_history(undisturbed, base):
     assert (record.base_digest, record.rl_steps) == (tensor_digest(base), 0)
 
 
+@pytest.mark.oracle("6.1")
 def test_from_oneself_there_is_nothing_to_learn(world, base, tmp_path):
     """Bit for bit, at a temperature as well."""
     params = opd_params(sampling=Sampling(max_new_tokens=8, temperature=0.7), max_steps=2)
@@ -136,6 +144,37 @@ def test_a_distillation_runs_with_each_estimator(world, base, teacher, tmp_path,
     assert len([row for row in attempt.metrics() if "reverse_kl" in row]) == 2
 
 
+@pytest.mark.oracle("6.5")
+def test_without_a_plateau_it_is_plain_distillation(world, base, teacher, undisturbed):
+    """OPD written out: no validation, no detector, no task reward, none of the stage's own losses."""
+    params, ctx = undisturbed.params, undisturbed.context()
+    rows = read_prompts(world.prompts, Split.TRAIN)
+    trainer = open_trainer(base, params.optimizer, params.max_steps, ctx.runtime)
+    engine = open_engine(base, params.engine, ctx.runtime)
+    taught = AutoModelForCausalLM.from_pretrained(teacher).eval()
+    for step in range(params.max_steps):
+        engine.load_weights(trainer.weights(), step)
+        taken = rows_of_step(len(rows), params.prompts_per_step, step, ctx.seed("rows"))
+        prompts = [prompt_ids(world.tokenizer, rows[index].messages) for index in taken]
+        drawn = engine.generate(prompts, 1, params.sampling, ctx.seed("samples", step))
+        batch = completion_batch(prompts, [rollout.completion_ids for rollout in drawn], 0)
+        tokens = int(batch.mask_BT.sum())
+
+        def loss(forward, micro, tokens=tokens):
+            with torch.no_grad():
+                teacher_logits = taught(micro.input_BT, attention_mask=micro.attention_BT).logits
+            own, other = forward.logits_BTV[micro.mask_BT], teacher_logits[micro.mask_BT]
+            log_ratio = own.detach().log_softmax(-1) - other.log_softmax(-1)
+            per_token = torch.zeros(micro.mask_BT.shape)
+            per_token[micro.mask_BT] = (own.softmax(-1) * log_ratio).sum(-1)
+            return per_token.sum() / tokens
+
+        trainer.step([(batch, loss)])
+    trained = load_file(undisturbed.out("checkpoint") / "model.safetensors")
+    for name, tensor in trainer.model.named_parameters():
+        torch.testing.assert_close(trained[name], tensor.detach(), rtol=0, atol=1e-6)
+
+
 def test_curve_and_decision_are_those_of_the_detector(undisturbed):
     found = switch(undisturbed)
     assert [point["step"] for point in found["curve"]] == [0, 2, 4, 5]
@@ -180,6 +219,7 @@ def test_running_into_max_steps_is_told(world, base, tmp_path):
     assert set(table.column("step").to_pylist()) == {0, 1}  # what decided the switch can be audited
 
 
+@pytest.mark.oracle("6.3")
 def test_the_teacher_speaks_once_a_step_and_never_after_the_switch(
     world, base, teacher, tmp_path, monkeypatch
 ):
@@ -194,6 +234,7 @@ def test_the_teacher_speaks_once_a_step_and_never_after_the_switch(
     assert retired == [3]
 
 
+@pytest.mark.oracle("6.6")
 def test_stopped_at_every_step_or_killed_equals_undisturbed(world, base, teacher, undisturbed, tmp_path):
     """Steps 2 and 4 are validation boundaries; a kill at step 2 comes after its training was logged."""
     stopped = world.attempt(tmp_path / "stopped", undisturbed.params, policy=base, teacher=teacher)

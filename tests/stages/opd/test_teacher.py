@@ -22,6 +22,7 @@ def test_calls_are_counted_and_need_no_gradient(world, teacher):
     assert torch.equal(logprobs[0], logprobs[2])
 
 
+@pytest.mark.oracle("6.3")
 def test_a_retired_teacher_refuses_and_counts_no_call(teacher):
     model = Teacher(teacher)
     model.distribution(BATCH, 1.0)

@@ -120,6 +120,8 @@ def plain_grpo(world, base, params: RlParams, attempt) -> dict[str, torch.Tensor
     return dict(trainer.model.named_parameters())
 
 
+@pytest.mark.oracle("6.5")
+@pytest.mark.oracle("1.3")
 def test_without_replay_it_is_plain_grpo_bit_for_bit(world, base, trained, rl_params, single_elites):
     """Coefficient 0, whatever the archive holds."""
     plain = rl_params(coefficient=0.0)
@@ -140,6 +142,7 @@ def test_replay_of_an_archive_without_width_is_refused(trained, rl_params, singl
         trained("narrow", rl_params(coefficient=0.5), archive=single_elites)
 
 
+@pytest.mark.oracle("1.5")
 def test_replay_leaves_rewards_advantages_and_ratios_of_the_step_alone(trained, rl_params):
     with_replay, _ = trained("with", rl_params(coefficient=0.5, steps=1))
     without, _ = trained("without", rl_params(coefficient=0.0, steps=1))
@@ -152,6 +155,7 @@ def test_replay_leaves_rewards_advantages_and_ratios_of_the_step_alone(trained, 
     assert not with_replay.has_weights_of(without.out("checkpoint"))
 
 
+@pytest.mark.oracle("9.1")
 @pytest.mark.parametrize("temperature", [0.6, 1.0, 1.3])
 def test_right_after_sampling_the_ratio_is_one(trained, rl_params, temperature):
     sampling = Sampling(max_new_tokens=8, temperature=temperature)
@@ -282,6 +286,7 @@ def test_an_archive_of_another_base_is_refused(world, trained, rl_params, teache
     assert not (tmp_path / "other" / "out").exists()
 
 
+@pytest.mark.oracle("9.11")
 def test_stopped_at_every_step_or_killed_equals_undisturbed(world, base, archived, undisturbed, tmp_path):
     def again(name, **runtime):
         return world.attempt(

@@ -353,7 +353,8 @@ def sample_rows(prompt: dict[str, Any], of: str, rate: float, strategies: int) -
             {
                 "prompt_id": prompt["id"], "group_id": prompt["id"], "sample": sample,
                 "capability": prompt["capability"], "prompt_ids": [2, 3], "completion_ids": [2, 1],
-                "logprobs": [-0.5, -0.1], "head_size": 0, "head_ids": [], "head_logprobs": [], "weight_version": [0, 0], "temperature": 1.0, "top_p": 1.0,
+                "logprobs": [-0.5, -0.1], "head_size": 0,
+                "head_ids": [], "head_logprobs": [], "weight_version": [0, 0], "temperature": 1.0, "top_p": 1.0,
                 "top_k": 0, "stop_reason": "eos", "reward": None if unscorable else float(right),
                 "unscorable": "deadline" if unscorable else None,
                 "reading": ("first", "second")[sample % 2] if right and ambiguous else None,

@@ -17,6 +17,7 @@ def prompt() -> Prompt:
     return Prompt("signature", "sql", "test", "list jazz", {"readings": readings}, Split.TRAIN, "open")
 
 
+@pytest.mark.oracle("1.2")
 @pytest.mark.parametrize(
     "spelling",
     [
@@ -38,6 +39,7 @@ def test_spelling_does_not_matter(domain: SqlDomain, prompt: Prompt, spelling: s
     assert domain.signature(prompt, spelling) == domain.signature(prompt, JOIN) is not None
 
 
+@pytest.mark.oracle("1.2")
 @pytest.mark.parametrize(
     "strategy",
     [
@@ -56,6 +58,7 @@ def test_another_plan_is_another_strategy(domain: SqlDomain, prompt: Prompt, str
     assert found != domain.signature(prompt, JOIN)
 
 
+@pytest.mark.oracle("1.2")
 def test_another_reading_is_another_strategy(domain: SqlDomain, prompt: Prompt) -> None:
     signatures = {domain.signature(prompt, sql) for sql in prompt.payload["readings"].values()}
     assert len(signatures) == 2 and None not in signatures
