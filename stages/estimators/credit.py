@@ -148,8 +148,7 @@ def _amplification_RS(
     weightless_RS = tokens_RS.where(weight_RS == 0, 0.0)
     even_R1 = left_R1.clamp(min=0) / weightless_RS.sum(1, keepdim=True).clamp(min=1)
     factor_RS = factor_RS.where(~full_R1, even_R1 * (weightless_RS > 0))
-    spilled_R1 = full_R1 & (left_R1 > ROUNDING * total_R1)
-    return factor_RS.where(~held_RS, cap), held_RS, spilled_R1.squeeze(1)
+    return factor_RS.where(~held_RS, cap), held_RS, full_R1.squeeze(1)
 
 
 def _require_trajectories(
