@@ -13,15 +13,16 @@ class _Choice(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _kind_or(default: str) -> Discriminator:
-    """The `kind` of a choice, or the default's where a recipe only sets one of its numbers."""
+def _kinds(default: str, *others: str) -> Discriminator:
+    """Tells a union's choices apart by `kind`; it is the default's where a recipe only sets a number."""
 
     def kind(given: Any) -> str | None:
         if isinstance(given, BaseModel):
             return str(getattr(given, "kind", None))
         return given.get("kind", default) if isinstance(given, dict) else None
 
-    return Discriminator(kind)
+    known = ", ".join((default, *others))
+    return Discriminator(kind, "unknown_kind", f"there is no such kind; it is one of {known}")
 
 
 # Advantages: what a sample's reward is worth.
@@ -102,7 +103,7 @@ Advantage = Annotated[
     | Annotated[ReinforcePlusPlusBaseline, Tag("reinforce_pp_baseline")]
     | Annotated[SignBalance, Tag("signbalance")]
     | Annotated[Gae, Tag("gae")],
-    _kind_or("grpo"),
+    _kinds("grpo", "dr_grpo", "rloo", "reinforce_pp", "reinforce_pp_baseline", "signbalance", "gae"),
 ]
 
 
@@ -159,7 +160,7 @@ Regulariser = Annotated[
     | Annotated[Truncate, Tag("truncate")]
     | Annotated[Clip, Tag("clip")]
     | Annotated[Mask, Tag("mask")],
-    _kind_or("none"),
+    _kinds("none", "uncorrected", "truncate", "clip", "mask"),
 ]
 
 
@@ -219,7 +220,7 @@ Loss = Annotated[
     | Annotated[PpoClip, Tag("ppo_clip")]
     | Annotated[Cispo, Tag("cispo")]
     | Annotated[Gspo, Tag("gspo")],
-    _kind_or("ppo_clip"),
+    _kinds("ppo_clip", "policy_gradient", "cispo", "gspo"),
 ]
 
 
@@ -241,7 +242,7 @@ class Head(_Choice):
 
 Centering = Annotated[
     Annotated[FullVocabulary, Tag("full_vocabulary")] | Annotated[Head, Tag("head")],
-    _kind_or("full_vocabulary"),
+    _kinds("full_vocabulary", "head"),
 ]
 
 
@@ -272,7 +273,7 @@ Aggregation = Annotated[
     Annotated[TokenMean, Tag("token_mean")]
     | Annotated[SequenceMean, Tag("sequence_mean")]
     | Annotated[FixedLength, Tag("fixed_length")],
-    _kind_or("token_mean"),
+    _kinds("token_mean", "sequence_mean", "fixed_length"),
 ]
 
 
@@ -347,7 +348,7 @@ Distillation = Annotated[
     | Annotated[TopKKl, Tag("top_k")]
     | Annotated[SampledKl, Tag("sampled")]
     | Annotated[VarianceReducedKl, Tag("variance_reduced")],
-    _kind_or("full_vocabulary"),
+    _kinds("full_vocabulary", "top_k", "sampled", "variance_reduced"),
 ]
 
 
@@ -391,7 +392,7 @@ Replay = Annotated[
     | Annotated[JensenShannonReplay, Tag("jensen_shannon")]
     | Annotated[FloorReplay, Tag("below_floor")]
     | Annotated[NarrowReplay, Tag("where_narrow")],
-    _kind_or("uniform"),
+    _kinds("uniform", "jensen_shannon", "below_floor", "where_narrow"),
 ]
 
 

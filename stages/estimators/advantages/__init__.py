@@ -11,7 +11,6 @@ from stages.estimators.advantages.overlong import overlong_penalty
 from stages.estimators.advantages.result import Advantages
 from stages.estimators.advantages.sign_balance import SignBalanced, signbalance
 
-
 __all__ = [
     "Advantages",
     "SignBalanced",

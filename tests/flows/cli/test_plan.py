@@ -86,6 +86,10 @@ def test_from_and_force_change_the_plan(posttrain, finished):
     [
         (("plan", "text2sq"), "there is no flow 'text2sq': did you mean 'text2sql'?"),
         (("plan", "text2sql", "--set", "rl.stepz=3"), 'did you mean "rl.steps"?'),
+        (("plan", "text2sql", "--set", "rl.loss.clip_hihg=1"), 'did you mean "rl.loss.clip_high"?'),
+        (("plan", "text2sql", "--set", "rl.advantage.kind=gppo"), "no such kind; it is one of grpo, dr_grpo"),
+        (("plan", "text2sql", "--set", "rl.loss.kind=gspo"), "set aggregation.kind to sequence_mean"),
+        (("plan", "text2sql", "--set", "rl.kl.kind=k3"), "k3 has the gradient of the forward KL as a loss"),
         (("plan", FLOW, "--force", "three"), "no node 'three' in this flow"),
         (("run", FLOW, "--set", "one.steps=0"), "one.steps in --set one.steps=0"),
         (("status", "nothing-like-it"), "no run 'nothing-like-it'"),
@@ -101,6 +105,12 @@ def test_a_wrong_request_is_told_in_one_sentence_with_code_2(posttrain, finished
     assert told in err
     assert out == ""
     assert len(err.strip().splitlines()) == 1
+
+
+def test_a_refusal_in_a_home_that_is_not_there_is_one_line_and_makes_none(posttrain, tmp_path):
+    home = tmp_path / "not" / "there"
+    _, err = posttrain("plan", FLOW, "--set", "one.steps=0", expect=2, POSTTRAIN_HOME=str(home))
+    assert len(err.strip().splitlines()) == 1 and not home.exists()
 
 
 def test_an_unknown_option_has_code_2(posttrain):

@@ -210,7 +210,7 @@ def test_a_part_without_a_kind_is_the_default_one_with_other_numbers():
         acknowledge_guessing=True
     )
     assert EstimatorParams(**CENTRED).centering == FullVocabulary()
-    with pytest.raises(ValidationError, match="'nothing' found using kind"):
+    with pytest.raises(ValidationError, match="no such kind; it is one of grpo, dr_grpo, rloo"):
         EstimatorParams(advantage={"kind": "nothing"})
     with pytest.raises(ValidationError, match="Extra inputs"):
         EstimatorParams(centering={"k": 4})  # k belongs to a head
