@@ -1,4 +1,4 @@
-"""PPO's pessimistic clip of the ratio to a proximal policy, at any level: `PpoClip` token, `Gspo` geometric."""
+"""PPO's pessimistic clip of the ratio to a proximal policy: `PpoClip` at token level, `Gspo` at geometric."""
 
 import torch
 from torch import Tensor
