@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -35,6 +35,7 @@ OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--tb=short", "--hypothesis-see
 PRELOADED = ("torch", "pytest", "hypothesis.strategies", "transformers.models.llama.modeling_llama")
 WORKERS = 2
 HANGS_AFTER_S = 60.0
+HANGS_AFTER_RUNS = 5  # of the area's unmutated tests, so that a busy machine does not kill mutants
 FOREIGN_TREE = 99  # exit code of a child whose tests imported another tree than its copy
 
 
@@ -71,6 +72,7 @@ class _Running:
     mutant: Mutant | None
     tree: Path
     began: float
+    hangs_after_s: float
 
 
 def areas(only: str | None = None) -> list[Area]:
@@ -98,13 +100,15 @@ def run(only: str | None = None) -> int:
     _preload()
     chosen = areas(only)
     verdicts: list[Verdict] = []
-    for verdict in _verdicts([(area, None) for area in chosen]):
+    clean_s: dict[str, float] = {}
+    for verdict in _verdicts([(area, None) for area in chosen], {}):
+        clean_s[verdict.area] = verdict.seconds
         if verdict.outcome is not Outcome.SURVIVED:
             print(f"{'FAILS':16} {verdict.area}: its tests fail without a mutant\n{verdict.output}")
             verdicts.append(verdict)
     failing = {verdict.area for verdict in verdicts}
     jobs = [(area, mutant) for area in chosen if area.name not in failing for mutant in area.mutants]
-    for verdict in _verdicts(jobs):
+    for verdict in _verdicts(jobs, clean_s):
         print(f"{verdict.outcome:16} {verdict.area}: {verdict.mutant}", flush=True)
         if verdict.outcome is Outcome.BROKEN:
             print(verdict.output)
@@ -143,8 +147,8 @@ def _preload() -> None:
     gc.freeze()  # what pytest's many collections would walk through again and again
 
 
-def _verdicts(jobs: Sequence[tuple[Area, Mutant | None]]) -> Iterator[Verdict]:
-    """In the order of the jobs, as they become known."""
+def _verdicts(jobs: Sequence[tuple[Area, Mutant | None]], clean_s: Mapping[str, float]) -> Iterator[Verdict]:
+    """In the order of the jobs, as they become known. `clean_s`: seconds of an area's tests without a mutant."""
     running: dict[int, _Running] = {}
     known: dict[int, Verdict] = {}
     waiting = list(enumerate(jobs))
@@ -154,7 +158,8 @@ def _verdicts(jobs: Sequence[tuple[Area, Mutant | None]]) -> Iterator[Verdict]:
             while told < len(jobs):
                 while waiting and len(running) < WORKERS:
                     place, (area, mutant) = waiting.pop(0)
-                    pid, started = _start(place, area, mutant, Path(scratch))
+                    limit = max(HANGS_AFTER_S, HANGS_AFTER_RUNS * clean_s.get(area.name, HANGS_AFTER_S))
+                    pid, started = _start(place, area, mutant, Path(scratch), limit)
                     running[pid] = started
                 for pid, job in list(running.items()):
                     if (verdict := _ended(pid, job)) is not None:
@@ -171,7 +176,9 @@ def _verdicts(jobs: Sequence[tuple[Area, Mutant | None]]) -> Iterator[Verdict]:
                 os.waitpid(pid, 0)
 
 
-def _start(place: int, area: Area, mutant: Mutant | None, scratch: Path) -> tuple[int, _Running]:
+def _start(
+    place: int, area: Area, mutant: Mutant | None, scratch: Path, limit: float
+) -> tuple[int, _Running]:
     tree = scratch / str(place)
     tree.mkdir()
     for folder in COPIED:
@@ -184,13 +191,13 @@ def _start(place: int, area: Area, mutant: Mutant | None, scratch: Path) -> tupl
     if pid == 0:
         _child(tree, area.tests)
     os.setpgid(pid, pid)  # here as well as in the child: whoever comes first
-    return pid, _Running(place, area, mutant, tree, time.monotonic())
+    return pid, _Running(place, area, mutant, tree, time.monotonic(), limit)
 
 
 def _ended(pid: int, job: _Running) -> Verdict | None:
     seconds = time.monotonic() - job.began
     done, status = os.waitpid(pid, os.WNOHANG)
-    if not done and seconds < HANGS_AFTER_S:
+    if not done and seconds < job.hangs_after_s:
         return None
     if not done:
         os.killpg(pid, signal.SIGKILL)
