@@ -148,7 +148,7 @@ def _preload() -> None:
 
 
 def _verdicts(jobs: Sequence[tuple[Area, Mutant | None]], clean_s: Mapping[str, float]) -> Iterator[Verdict]:
-    """In the order of the jobs, as they become known. `clean_s`: seconds of an area's tests without a mutant."""
+    """In the order of the jobs, as they become known. `clean_s`: seconds of unmutated tests by area."""
     running: dict[int, _Running] = {}
     known: dict[int, Verdict] = {}
     waiting = list(enumerate(jobs))
