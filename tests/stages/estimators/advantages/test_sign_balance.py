@@ -13,7 +13,8 @@ from benchmarks.proof.groups import EveryGroup
 from benchmarks.proof.tabular import Tabular, flat
 from stages.errors import GuardError
 from stages.estimators.advantages import dr_grpo, grpo, signbalance
-from stages.estimators.params import AllCorrect, Scope
+from stages.estimators.losses import clipped_surrogate_BT
+from stages.estimators.params import AllCorrect, Level, Scope
 
 GROUP, BATCH, ZERO, PAPER = Scope.GROUP, Scope.BATCH, AllCorrect.ZERO, AllCorrect.PAPER
 RIGHT_OF_FOUR = tensor([1.0, 0.0, 0.0, 1.0], dtype=torch.float64)
@@ -166,16 +167,24 @@ def test_batch_scope_is_a_global_baseline_and_sums_to_zero_over_the_batch(verdic
 
 @pytest.mark.oracle("4.9")
 @pytest.mark.parametrize("constant", [0.5, 3.0])
-def test_scaling_the_constant_scales_the_clipped_loss(constant):
-    """c multiplies every advantage; PPO's pessimistic minimum (written out) keeps a positive factor."""
-    values_G = signbalance(*composition(3, 4), GROUP, ZERO).advantages.values_PG[0]
-    ratio_G = tensor([0.5, 1.0, 1.7, 1.7], dtype=torch.float64)
+@pytest.mark.parametrize("level", [Level.TOKEN, Level.GEOMETRIC])
+def test_scaling_the_constant_scales_the_clipped_loss_and_its_gradient(constant, level):
+    """c multiplies every advantage; PPO's pessimistic minimum keeps a positive factor."""
+    values_B1 = signbalance(*composition(3, 4), GROUP, ZERO).advantages.values_PG[0].unsqueeze(1)
+    proximal_BT = torch.zeros(4, 2, dtype=torch.float64)
+    mask_BT = torch.ones_like(proximal_BT, dtype=torch.bool)
 
-    def loss(advantage_G):
-        clipped_G = ratio_G.clamp(0.8, 1.2)
-        return -torch.minimum(ratio_G * advantage_G, clipped_G * advantage_G).mean()
+    def loss_and_gradient(advantages_B1):
+        logprobs_BT = tensor([[0.5, 0.7], [1.0, 1.1], [1.7, 1.6], [1.7, 0.9]], dtype=torch.float64).log()
+        logprobs_BT.requires_grad_()
+        loss = clipped_surrogate_BT(logprobs_BT, proximal_BT, advantages_B1, mask_BT, level, 0.2, 0.2).mean()
+        return loss.detach(), *torch.autograd.grad(loss, logprobs_BT)
 
-    torch.testing.assert_close(loss(constant * values_G), constant * loss(values_G), rtol=0, atol=1e-12)
+    for scaled, plain in zip(
+        loss_and_gradient(constant * values_B1), loss_and_gradient(values_B1), strict=True
+    ):
+        torch.testing.assert_close(scaled, constant * plain, rtol=0, atol=1e-12)
+        assert plain.any()
 
 
 @pytest.mark.oracle("4.10")
