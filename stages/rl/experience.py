@@ -48,12 +48,15 @@ class Experience:
 def experience(
     groups: Sequence[Sequence[Judged]], worth: Worth, params: RlParams, pad_id: int
 ) -> Experience | None:
-    """The informative groups, whole; a sample without a verdict has no gradient and is out. None: nothing."""
+    """The informative groups, whole; a sample without a verdict has no gradient and is out. None: nothing.
+
+    A KL penalty is about every sample, so with one all groups are in.
+    """
     places = [
         (place, sample)
         for place, group in enumerate(groups)
         for sample in group
-        if sample.scorable and worth.advantages.informative_P[place]
+        if sample.scorable and (worth.advantages.informative_P[place] or params.kl is not None)
     ]
     if not places:
         return None

@@ -128,10 +128,10 @@ def keep_rollouts(rollouts: PartBuffer, collected: Collected, params: RlParams, 
 def train_step(ctx: Context, policy: Policy, collected: Collected, elites: Elites, step: int) -> Trained:
     """The step's updates on what its groups and elites give; none if they give nothing."""
     params, pad_id = ctx.params, policy.tokenizer.pad_token_id
-    taken, told = None, {}
+    taken, told = None, dict[str, float | None]()
     if collected.taken:
         of_groups = worth(collected.taken, params)
-        taken, told = experience(collected.taken, of_groups, params, pad_id), of_groups.metrics
+        taken, told = experience(collected.taken, of_groups, params, pad_id), {**of_groups.metrics}
     drawn = drawn_elites(elites, params.replay, collected.sampled, ctx.seed("replay", step))
     if taken is None and not drawn:
         return Trained(idle=True, metrics={**told, "replay_nll": None, "gradient_norm": 0.0})
@@ -142,7 +142,8 @@ def train_step(ctx: Context, policy: Policy, collected: Collected, elites: Elite
         of_elites = replay_term(drawn, params.replay, pad_id) if drawn else None
         norm = policy.trainer.step([(term.batch, term.loss) for term in (of_policy, of_elites) if term])
         if of_policy is not None and update == 0:
-            told = {**told, "logprob_gap": of_policy.agreement.gap}
+            compared = of_policy.agreement.tokens > 0  # with a stale sampler there may be nothing to compare
+            told = {**told, "logprob_gap": of_policy.agreement.gap if compared else None}
             of_policy.agreement.require(params.engine.max_logprob_gap, step + 1)
     return Trained(
         idle=False,

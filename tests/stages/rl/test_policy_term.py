@@ -188,6 +188,22 @@ def test_both_centerings_agree_when_the_head_is_the_vocabulary(
     assert (found[0] - uncentred).abs().max() > 1e-3
 
 
+def test_with_the_exact_ratio_there_is_nothing_to_centre(groups, moved, term):
+    """sum_v q_v (p_v / q_v) grad log p_v = 0, however far the policy has moved."""
+    centred, plain = (
+        gradient(moved, [term(groups, loss=PolicyGradient(), centering=centering)])
+        for centering in (FullVocabulary(), None)
+    )
+    assert torch.allclose(centred, plain, rtol=0, atol=2e-6) and plain.abs().max() > 1e-3
+
+
+def test_a_penalty_is_about_every_sample_and_advantages_about_groups_that_vary(groups, term):
+    with_penalty, without = term(groups, kl=KlPenalty(coefficient=0.1)), term(groups)
+    scorable = sum(sample.scorable for group in groups for sample in group)
+    assert len(with_penalty.batch.rows_B) == scorable > len(without.batch.rows_B)
+    assert int((with_penalty.taken.advantages_BT != 0).sum()) == int((without.taken.advantages_BT != 0).sum())
+
+
 def test_only_informative_groups_are_in_the_batch_and_whole(groups, term):
     policy = term(groups)
     varied = with_variance_P(groups)
