@@ -18,6 +18,7 @@ from stages.estimators.params import Gae
 from stages.estimators.ratios import (
     Behaviour,
     Recomputed,
+    require_drawn,
     require_recomputed,
     require_same_distribution,
 )
@@ -111,6 +112,7 @@ def scored(taken: Experience, policy: Policy, params: RlParams, version: int) ->
     """
     temperature, mask_BT = params.sampling.temperature, taken.batch.mask_BT
     require_same_distribution(taken.behaviour, temperature)
+    require_drawn(taken.behaviour, version)
     if policy.reference is not None:
         taken = replace(taken, reference_BT=policy.reference.target_logprobs_BT(taken.batch, temperature))
     if params.updates_per_batch == 1 and not isinstance(params.advantage, Gae):

@@ -21,13 +21,23 @@ from stages.estimators.losses import (
     masked_sum,
     policy_gradient_BT,
 )
-from stages.estimators.params import FullVocabulary, Gspo, Level, PpoClip, Ratio, TokenMean, Uncorrected
+from stages.estimators.params import (
+    FullVocabulary,
+    Gspo,
+    Level,
+    PpoClip,
+    Ratio,
+    TokenMean,
+    Uncorrected,
+    Unregularised,
+)
 from stages.estimators.ratios import RatioSums, Weights, observe, weights_BT
 from stages.estimators.rules import weight_of
 from stages.rl.experience import Experience
 from stages.rl.params import RlParams
 
 NO_RATIO = Ratio(regulariser=Uncorrected())
+EXACT_TOKEN_RATIO = Ratio(regulariser=Unregularised())
 
 
 @dataclass
@@ -68,7 +78,9 @@ class PolicyTerm:
             kl_BT = kl_loss_BT(
                 params.kl.kind, logprobs_BT, micro.take(self.taken.reference_BT), micro.mask_BT
             )
-            loss_BT = loss_BT + params.kl.coefficient * weights.values_BT * kl_BT
+            # at every prefix the expectation over the policy, whoever sampled and however often it moved
+            exact = weights_BT(logprobs_BT.detach() - behaviour_BT, micro.mask_BT, EXACT_TOKEN_RATIO)
+            loss_BT = loss_BT + params.kl.coefficient * exact.values_BT * kl_BT
         share = aggregate(loss_BT, micro.mask_BT, params.aggregation, counts)
         self._count(forward, micro, logprobs_BT.detach(), proximal_BT, weights, centred)
         self._add("loss", share)

@@ -5,6 +5,7 @@ from stages.estimators.ratios.metrics import RatioSums, observe
 from stages.estimators.ratios.record import (
     Behaviour,
     Recomputed,
+    require_drawn,
     require_recomputed,
     require_same_distribution,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "observe",
     "on_support_NV",
     "ratio_log_BT",
+    "require_drawn",
     "require_recomputed",
     "require_same_distribution",
     "touched",

@@ -83,18 +83,14 @@ def require_same_distribution(behaviour: Behaviour, temperature: float, on_suppo
         )
 
 
-def require_recomputed(behaviour: Behaviour, recomputed: Recomputed | None, policy_version: int) -> Tensor:
-    """The proximal log-probs: the recomputed ones, or of a batch that is all fresh also the sampler's own.
+def require_drawn(behaviour: Behaviour, policy_version: int) -> None:
+    """Raises GuardError for a batch whose record cannot be what drew it, whatever is done with it.
+
+    Those are log-probs that another version computed than drew the token ("rescored": the ratio would forget
+    how unlikely the draw was), and tokens of a version that does not exist yet.
 
     Args:
         policy_version: the version of the trainer's weights at this batch's first update.
-
-    Raises GuardError
-        for log-probs that another version computed than drew the token ("rescored": the ratio would forget
-        how unlikely the draw was),
-        for tokens of a version that does not exist yet,
-        for a stale batch without log-probs of the policy of this very step: those of an earlier step take
-        the policy's own movement out of the ratio.
     """
     drawn = behaviour.mask_BT.bool()
     version, scored = behaviour.weight_version_BT[drawn], behaviour.scored_version_BT[drawn]
@@ -109,6 +105,16 @@ def require_recomputed(behaviour: Behaviour, recomputed: Recomputed | None, poli
             f"a token was drawn by version {int(version.max())}, newer than the policy's {policy_version}: "
             "resume the trainer and the batch from the same step"
         )
+
+
+def require_recomputed(behaviour: Behaviour, recomputed: Recomputed | None, policy_version: int) -> Tensor:
+    """The proximal log-probs: the recomputed ones, or of a batch that is all fresh also the sampler's own.
+
+    Raises GuardError as `require_drawn`, and for a stale batch without log-probs of the policy of this very
+    step: those of an earlier step take the policy's own movement out of the ratio.
+    """
+    require_drawn(behaviour, policy_version)
+    version = behaviour.weight_version_BT[behaviour.mask_BT.bool()]
     if recomputed is None:
         if bool((version < policy_version).any()):
             raise GuardError(

@@ -318,10 +318,10 @@ def test_a_critic_learns_without_moving_the_policy(groups, base, rl_params, engi
 
 @pytest.mark.parametrize("aggregation", [TokenMean(), SequenceMean(), FixedLength(length=5)])
 def test_the_penalty_has_the_gradient_of_its_kl_at_the_samples(groups, moved, term, aggregation):
-    """Linear in the coefficient, and -(log reference - log policy) x score by hand."""
-    exact = {"loss": PolicyGradient(), "aggregation": aggregation}
-    without = gradient(moved, [term(groups, **exact)])
-    policy = term(groups, **exact, kl=KlPenalty(coefficient=0.7))
+    """Exact token ratio x (log policy - log reference) x score by hand, whatever ratio the loss takes."""
+    loss = {"loss": PpoClip(), "aggregation": aggregation}  # which takes no ratio itself
+    without = gradient(moved, [term(groups, **loss)])
+    policy = term(groups, **loss, kl=KlPenalty(coefficient=0.7))
     found = gradient(moved, [policy]) - without
     batch, counts = policy.batch, policy.taken.counts
     logits = moved.forward(batch).logits_BTV
