@@ -205,12 +205,14 @@ def test_any_routes_give_the_mixture_written_out(seed, top_k, normalised):
                 gate, up = (block.experts.gate_up_proj[expert] @ hidden[row, place]).chunk(2)
                 value = block.experts.down_proj[expert] @ (torch.nn.functional.silu(gate) * up)
                 expected[row, place] += weight[row, place, k] * value
-    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5 * float(expected.detach().abs().max()))
     # the gradient of the router, likewise
     ours = torch.autograd.grad(out.square().sum(), block.gate.weight)[0]
     theirs = torch.autograd.grad(expected.square().sum(), block.gate.weight)[0]
-    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
-    assert (top_k == 1 and normalised) or ours.abs().max() > 1e-3
+    # float32 sums of terms of this size, which cancel where a weight is always 1
+    rounding = 1e-5 * float(expected.detach().square().sum() * hidden.abs().max())
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=rounding)
+    assert (top_k == 1 and normalised) or ours.abs().max() > 10 * rounding
 
 
 @pytest.mark.oracle("9.10")
