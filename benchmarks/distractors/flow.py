@@ -1,0 +1,109 @@
+"""The flow: one base, and from it the stage rl for each arm and seed.
+
+The sampler is four steps old, and the token ratio is truncated at 1, as in V-trace. The arm `uncentered`
+takes the gradient as it is, `centered` subtracts its mean under the sampler; `fresh` is neither stale nor
+corrected: how far RL moves the distractors anyway.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.distractors.domain import DISTRACTORS
+from stages.archive.params import ArchiveParams
+from stages.base.params import BaseParams, Mixture
+from stages.domains.protocol import Split
+from stages.engines.params import ModelShape, OptimizerParams, Sampling, Schedule
+from stages.estimators.params import (
+    DrGrpo,
+    FullVocabulary,
+    PolicyGradient,
+    Ratio,
+    TokenMean,
+    Truncate,
+    UniformReplay,
+    Unregularised,
+)
+from stages.prompts.params import PromptsParams
+from stages.rl.params import RlParams
+from tasks.stage import stage
+from tasks.store.manifest import Outputs, Ref
+
+PROMPTS = PromptsParams(
+    domain="benchmarks.distractors.domain:Distractors", vocabulary=300, tokenizer_rows=300
+)
+SAMPLING = Sampling(max_new_tokens=DISTRACTORS + 8)  # the letter, the digits, EOS, and some more
+BASE = BaseParams(
+    shape=ModelShape(hidden=64, layers=1, heads=2, intermediate=128, max_positions=64),
+    # new digits in every row; half of the letters are right
+    mixture=Mixture(random_slot_share=1.0, wrong_share=0.5, strategy_skew=1.0, second_reading_share=0.0),
+    splits=(Split.TRAIN,),
+    steps=250,
+    rows_per_step=64,
+    optimizer=OptimizerParams(learning_rate=1e-2, warmup_steps=20),
+)
+ARCHIVE = ArchiveParams(prompts=None, samples_per_round=16, max_rounds=1, patience=1, sampling=SAMPLING)
+RL = RlParams(
+    steps=40,
+    prompts_per_step=8,
+    group_size=64,
+    advantage=DrGrpo(),
+    aggregation=TokenMean(),
+    replay=UniformReplay(coefficient=0.0),
+    sampling=SAMPLING,
+    # large steps, so that weights of four steps ago are another policy
+    optimizer=OptimizerParams(learning_rate=4e-3, warmup_steps=10, schedule=Schedule.CONSTANT),
+    loss=PolicyGradient(ratio=Ratio(regulariser=Unregularised())),
+)
+STALE: dict[str, Any] = {
+    "loss": PolicyGradient(ratio=Ratio(regulariser=Truncate(high=1.0))),
+    "sampler_lag": 4,
+}
+ARMS: Mapping[str, dict[str, Any]] = {
+    "uncentered": {**STALE, "acknowledge_prefix_bias": True},
+    "centered": {**STALE, "centering": FullVocabulary()},
+    "fresh": {},
+}
+
+
+@dataclass(frozen=True)
+class Profile:
+    seeds: tuple[int, ...]
+    rl: RlParams
+    base: BaseParams
+
+
+FULL = Profile(seeds=(0, 1, 2), rl=RL, base=BASE)
+CI = Profile(
+    seeds=(0,),
+    rl=RL.model_copy(update={"steps": 6, "group_size": 16}),
+    base=BASE.model_copy(update={"steps": 40}),
+)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the flow leaves to be measured; `arms` are by name and seed."""
+
+    prompts: Ref
+    start: Ref
+    arms: Mapping[tuple[str, int], Ref]
+
+
+def stale_sampler(profile: Profile) -> Made:
+    made = stage("prompts", PROMPTS)
+    domain = {"prompts": made["prompts"], "domain": made["domain"]}
+    base = stage("base", profile.base, **domain, tokenizer=made["tokenizer"])["checkpoint"]
+    archive = stage("archive", ARCHIVE, base=base, **domain)["archive"]  # the stage rl wants one
+    arms = {
+        (arm, seed): rl(f"rl.{arm}.{seed}", profile.rl, changes, seed, policy=base, archive=archive, **domain)
+        for seed in profile.seeds
+        for arm, changes in ARMS.items()
+    }
+    return Made(made["prompts"], base, arms)
+
+
+def rl(node: str, params: RlParams, changes: dict[str, Any], seed: int, **inputs: Ref) -> Ref:
+    given = {name: getattr(params, name) for name in params.model_fields_set}
+    made: Outputs = stage(node, RlParams(**{**given, **changes, "seed": seed}), **inputs)
+    return made["checkpoint"]
