@@ -5,6 +5,7 @@ statistics or ratios. Groups are kept or dropped whole; one without anything to 
 """
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from stages.rl.policy import Policy, open_policy
 from stages.rl.policy_term import PolicyTerm
 from stages.rl.replay_term import drawn_elites, replay_term
 from stages.rl.sampler import Sampler
+from stages.rl.shortfalls import Shortfall, of_step, told
 from stages.rl.vigilance import StepCounts, WidthAlarm, count, preflight
 from stages.rl.worth import worth
 from stages.sampling.judged import rollout_rows
@@ -43,8 +45,7 @@ class RlState:
         self.rollouts = rollouts
         self.alarm = WidthAlarm()
         self.rounds = 0  # of prompts that were sampled
-        self.idle_steps = 0  # that had nothing to train on
-        self.short_steps = 0  # whose rounds ended before there were enough groups with variance
+        self.shortfalls: Counter[Shortfall] = Counter()
         self.answer_classes: list[dict[str, Any]] = []  # the audit of the first rollouts
 
     def save(self, folder: Path) -> None:
@@ -54,8 +55,7 @@ class RlState:
         watched = {
             "alarm": asdict(self.alarm),
             "rounds": self.rounds,
-            "idle_steps": self.idle_steps,
-            "short_steps": self.short_steps,
+            "shortfalls": self.shortfalls,
             "answer_classes": self.answer_classes,
         }
         (folder / "watched.json").write_text(json.dumps(watched))
@@ -67,7 +67,7 @@ class RlState:
         watched = json.loads((folder / "watched.json").read_text())
         self.alarm = WidthAlarm(**watched["alarm"])
         self.rounds, self.answer_classes = watched["rounds"], watched["answer_classes"]
-        self.idle_steps, self.short_steps = watched["idle_steps"], watched["short_steps"]
+        self.shortfalls = Counter({Shortfall(kind): n for kind, n in watched["shortfalls"].items()})
 
 
 @dataclass(frozen=True)
@@ -91,18 +91,18 @@ def run(ctx: Context) -> None:
             sampler.refresh(policy.trainer.weights(), step)
             collected = collect(ctx, policy, pool, state.rounds)
             state.rounds += collected.rounds
-            state.short_steps += len(collected.taken) < params.prompts_per_step
             keep_rollouts(state.rollouts, collected, params, step)
             counts = count(collected.sampled, collected.varied)
             if step == 0:
                 preflight(counts, params.preflight)
                 state.answer_classes = audit_first_rollouts(ctx, policy.rows, collected.sampled, pool)
             trained = train_step(ctx, policy, collected, elites, step)
-            state.idle_steps += trained.idle
+            state.shortfalls.update(of_step(params, len(collected.taken), trained.idle, trained.metrics))
             alarming = watch(ctx, state.alarm, counts, step + 1)
-            told = {"rounds": collected.rounds, **trained.metrics, "width_alarm": int(alarming)}
-            ctx.log(step + 1, **asdict(counts), **told)
-    tell_shortfalls(ctx, state)
+            logged = {"rounds": collected.rounds, **trained.metrics, "width_alarm": int(alarming)}
+            ctx.log(step + 1, **asdict(counts), **logged)
+    for sentence in told(state.shortfalls, params):
+        ctx.notice(sentence)
     state.rollouts.write(ctx.output_path("rollouts"), token_metadata(ctx.input("policy")))
     audit = ctx.output("audit") / "answer_classes.json"
     audit.write_text(json.dumps(state.answer_classes, indent=1, allow_nan=False))
@@ -128,13 +128,13 @@ def keep_rollouts(rollouts: PartBuffer, collected: Collected, params: RlParams, 
 def train_step(ctx: Context, policy: Policy, collected: Collected, elites: Elites, step: int) -> Trained:
     """The step's updates on what its groups and elites give; none if they give nothing."""
     params, pad_id = ctx.params, policy.tokenizer.pad_token_id
-    taken, told = None, dict[str, float | None]()
+    taken, found = None, dict[str, float | None]()
     if collected.taken:
         of_groups = worth(collected.taken, params)
-        taken, told = experience(collected.taken, of_groups, params, pad_id), {**of_groups.metrics}
+        taken, found = experience(collected.taken, of_groups, params, pad_id), {**of_groups.metrics}
     drawn = drawn_elites(elites, params.replay, collected.sampled, ctx.seed("replay", step))
     if taken is None and not drawn:
-        return Trained(idle=True, metrics={**told, "replay_nll": None, "gradient_norm": 0.0})
+        return Trained(idle=True, metrics={**found, "replay_nll": None, "gradient_norm": 0.0})
     if taken is not None:
         taken = scored(taken, policy, params, step)
     for update in range(params.updates_per_batch):
@@ -143,12 +143,12 @@ def train_step(ctx: Context, policy: Policy, collected: Collected, elites: Elite
         norm = policy.trainer.step([(term.batch, term.loss) for term in (of_policy, of_elites) if term])
         if of_policy is not None and update == 0:
             compared = of_policy.agreement.tokens > 0  # with a stale sampler there may be nothing to compare
-            told = {**told, "logprob_gap": of_policy.agreement.gap if compared else None}
+            found = {**found, "logprob_gap": of_policy.agreement.gap if compared else None}
             of_policy.agreement.require(params.engine.max_logprob_gap, step + 1)
     return Trained(
         idle=False,
         metrics={
-            **told,
+            **found,
             **(of_policy.metrics() if of_policy else {}),
             **(of_elites.metrics() if of_elites else {"replay_nll": None}),
             "gradient_norm": norm,
@@ -162,13 +162,3 @@ def watch(ctx: Context, alarm: WidthAlarm, counts: StepCounts, step: int) -> boo
     if alarming and alarm.raised_at == step:
         ctx.notice("distinct correct strategies fall while the pass rate rises: width is being lost")
     return alarming
-
-
-def tell_shortfalls(ctx: Context, state: RlState) -> None:
-    if state.idle_steps:
-        ctx.notice(f"{state.idle_steps} steps had neither reward variance nor elites and trained nothing")
-    if ctx.params.dynamic_sampling is not None and state.short_steps:
-        ctx.notice(
-            f"{state.short_steps} steps had fewer than {ctx.params.prompts_per_step} groups with reward "
-            f"variance after {ctx.params.dynamic_sampling.max_rounds} rounds, and trained on those"
-        )
