@@ -337,7 +337,10 @@ class SampledKl(_Choice):
 
 
 class VarianceReducedKl(_Choice):
-    """The sampled one minus its closed-form mean -KL (arXiv 2605.07865): the same gradient, less variance."""
+    """The sampled one minus its closed-form mean -KL (arXiv 2605.07865): the same expected gradient.
+
+    Less variance where the teacher is near the student; not for every teacher.
+    """
 
     kind: Literal["variance_reduced"] = "variance_reduced"
 
