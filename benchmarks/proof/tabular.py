@@ -37,8 +37,7 @@ class Tabular:
         return cls(
             [
                 (
-                    scale
-                    * torch.randn(vocabulary**t, vocabulary, dtype=torch.float64, generator=drawn)
+                    scale * torch.randn(vocabulary**t, vocabulary, dtype=torch.float64, generator=drawn)
                 ).requires_grad_()
                 for t in range(length)
             ]
@@ -90,7 +89,7 @@ def flat(blocks: Sequence[Tensor]) -> Tensor:
 
 
 def numerical_gradient(function: Callable[[], float], table: Sequence[Tensor], step: float = 1e-6) -> Tensor:
-    """Central differences of a scalar function of the table, flat: for what autograd must not be trusted with."""
+    """Central differences of a scalar function of the table, flat: what autograd is checked against."""
     slopes = []
     with torch.no_grad():
         for rows in table:

@@ -11,10 +11,12 @@ that route, in the model's order, K experts of a token, E experts of a layer, N 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import AutoConfig
 
 from stages.errors import GuardError
 
@@ -32,6 +34,16 @@ OnRouting = Callable[[int, nn.Module, torch.Size, Routing], Routing | None]
 def is_mixture_of_experts(config: Any) -> bool:
     """Whether a model of this Hugging Face configuration, or of a part of it, chooses among experts."""
     return _counts_experts(config.to_dict())
+
+
+def refuse_mixture_of_experts(folder: Path) -> None:
+    """Raises GuardError: rollouts carry no routes yet, and engine and trainer would each choose experts."""
+    config = AutoConfig.from_pretrained(folder)
+    if is_mixture_of_experts(config):
+        raise GuardError(
+            f"the policy is a mixture of experts ({config.model_type}) and rollouts do not carry the routes "
+            "that the trainer would have to replay: train a dense model"
+        )
 
 
 def _counts_experts(config: Mapping[str, Any]) -> bool:

@@ -23,6 +23,7 @@ from stages.engines.chat import open_tokenizer, prompt_ids
 from stages.engines.checkpoint import export
 from stages.engines.hf import open_engine
 from stages.engines.protocol import RolloutEngine, Trainer
+from stages.engines.routes import refuse_mixture_of_experts
 from stages.engines.torch_trainer import open_trainer
 from stages.errors import GuardError
 from stages.estimators.plateau import Decision, PlateauDetector
@@ -81,6 +82,7 @@ class OpdState:
 def run(ctx: Context) -> None:
     policy = ctx.input("policy")
     refuse_rl_ancestor(policy)
+    refuse_mixture_of_experts(policy)
     require_same_tokenizer(policy, ctx.input("teacher"))
     student = open_student(ctx)
     rollouts = PartBuffer(ctx.work / "validation", "rollouts/1")

@@ -1,10 +1,7 @@
 """What an RL step works on: the model that is trained, what samples it, its prompts, its reference."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from transformers import AutoConfig
 
 from stages.context import StageContext
 from stages.domains.prompt_table import PromptRow, read_prompts
@@ -14,9 +11,8 @@ from stages.engines.frozen import FrozenModel
 from stages.engines.hf import open_engine
 from stages.engines.params import ValueHeadParams
 from stages.engines.protocol import RolloutEngine, Trainer
-from stages.engines.routes import is_mixture_of_experts
+from stages.engines.routes import refuse_mixture_of_experts
 from stages.engines.torch_trainer import open_trainer
-from stages.errors import GuardError
 from stages.estimators.params import Gae
 from stages.rl.params import RlParams
 
@@ -45,13 +41,3 @@ def open_policy(ctx: StageContext[RlParams]) -> Policy:
         rows=read_prompts(ctx.input("prompts"), Split.TRAIN),
         reference=FrozenModel(folder) if params.kl else None,
     )
-
-
-def refuse_mixture_of_experts(folder: Path) -> None:
-    """Rollouts carry no routes yet, so trainer and engine would choose experts each for itself."""
-    config = AutoConfig.from_pretrained(folder)
-    if is_mixture_of_experts(config):
-        raise GuardError(
-            f"the policy is a mixture of experts ({config.model_type}) and rollouts do not carry the routes "
-            "that the trainer would have to replay: train a dense model"
-        )

@@ -278,3 +278,31 @@ def teacher(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     attempt = world.attempt(tmp_path_factory.mktemp("teacher"), params, tokenizer=world.root / "tokenizer")
     run(attempt.context())
     return attempt.out("checkpoint")
+
+
+@pytest.fixture(scope="session")
+def mixture(world: World) -> Path:
+    """A checkpoint of a mixture of experts with random weights."""
+    import torch
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    from data_contracts.checkpoint import TrainingRecord
+    from stages.engines.checkpoint import export
+
+    torch.manual_seed(0)
+    config = MixtralConfig(
+        vocab_size=len(world.tokenizer),
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        num_local_experts=4,
+        num_experts_per_tok=1,
+        bos_token_id=None,
+        eos_token_id=world.tokenizer.eos_token_id,
+        pad_token_id=world.tokenizer.pad_token_id,
+    )
+    export(MixtralForCausalLM(config), world.tokenizer, TrainingRecord(), world.root / "mixture")
+    return world.root / "mixture"

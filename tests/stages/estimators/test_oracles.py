@@ -66,14 +66,13 @@ TESTS = Path(__file__).parents[2]
 
 
 def marked() -> dict[str, list[str]]:
-    """Oracle -> tests, read from the decorators, so that a test that is not selected counts too."""
+    """Oracle -> files, read from the marks, so that a test that is not selected counts too."""
     found: dict[str, list[str]] = {}
     for file in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            for decorator in getattr(node, "decorator_list", []):
-                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.oracle":
-                    (number,) = (ast.literal_eval(argument) for argument in decorator.args)
-                    found.setdefault(number, []).append(f"{file.relative_to(TESTS)}::{node.name}")
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.oracle":
+                (number,) = (ast.literal_eval(argument) for argument in node.args)
+                found.setdefault(number, []).append(str(file.relative_to(TESTS)))
     return found
 
 

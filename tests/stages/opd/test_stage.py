@@ -258,6 +258,11 @@ def test_a_policy_with_rl_behind_it_is_refused(world, base, teacher, tmp_path):
         distilled(world, tmp_path, opd_params(), late, teacher)
 
 
+def test_a_mixture_of_experts_is_refused(world, mixture, teacher, tmp_path):
+    with pytest.raises(GuardError, match=r"mixture of experts \(mixtral\).*train a dense model"):
+        distilled(world, tmp_path, opd_params(), mixture, teacher)
+
+
 def test_a_policy_of_another_tokenizer_is_refused_before_anything_runs(world, base, tmp_path):
     from stages.prompts.tokenizer import train_tokenizer
 
