@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
+from transformers.utils.logging import disable_progress_bar
 
 from benchmarks.distractors.flow import ARMS, CI, FULL, Profile, stale_sampler
 from benchmarks.distractors.outcome import Outcome, measure
@@ -29,8 +29,7 @@ from tasks.store.home import Home
 from tasks.store.objects import Store
 
 RESULTS = Path(__file__).parent / "results" / "stale_sampler.json"
-# more threads do not help a model of this size
-RUNTIME = Runtime(threads=1, micro_batch_rows=256, sample_batch_rows=1024)
+RUNTIME = Runtime(micro_batch_rows=256, sample_batch_rows=1024)
 
 COLUMNS = {
     "KL at distractors": "kl",
@@ -45,9 +44,9 @@ COLUMNS = {
 
 def lines(found: Mapping[str, list[Outcome]]) -> list[str]:
     """Mean and standard deviation over the seeds."""
-    header = f"{'':12}" + "".join(f"{title:>22}" for title in COLUMNS)
+    header = f"{'':14}" + "".join(f"{title:>22}" for title in COLUMNS)
     return [header] + [
-        f"{arm:12}"
+        f"{arm:14}"
         + "".join(
             f"{spread(getattr(outcome, name) for outcome in outcomes):>22}" for name in COLUMNS.values()
         )
@@ -78,7 +77,7 @@ def main() -> int:
     except PosttrainError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    torch.set_num_threads(RUNTIME.threads)
+    disable_progress_bar()
     found = measure(Store(home), made)
     seconds = round(time.perf_counter() - began, 1)
     print("\n".join(lines(found)))

@@ -1,8 +1,8 @@
 """The flow: one base, and from it the stage rl for each arm and seed.
 
-The sampler is four steps old, and the token ratio is truncated at 1, as in V-trace. The arm `uncentered`
-takes the gradient as it is, `centered` subtracts its mean under the sampler; `fresh` is neither stale nor
-corrected: how far RL moves the distractors anyway.
+The sampler of an arm is four steps old, and its token ratio is truncated, at 1 (as V-trace's) or at 2 (the
+usual cap). `uncentered` takes the gradient as it is, `centered` subtracts its mean under the sampler. `fresh`
+has a sampler of its own step and no ratio to correct: how far RL moves the distractors anyway.
 """
 
 from collections.abc import Mapping
@@ -44,25 +44,34 @@ BASE = BaseParams(
 )
 ARCHIVE = ArchiveParams(prompts=None, samples_per_round=16, max_rounds=1, patience=1, sampling=SAMPLING)
 RL = RlParams(
-    steps=40,
+    steps=36,
     prompts_per_step=8,
-    group_size=64,
+    group_size=128,  # with small groups, noise moves the distractors of every arm as far
     advantage=DrGrpo(),
     aggregation=TokenMean(),
     replay=UniformReplay(coefficient=0.0),
     sampling=SAMPLING,
     # large steps, so that weights of four steps ago are another policy
-    optimizer=OptimizerParams(learning_rate=4e-3, warmup_steps=10, schedule=Schedule.CONSTANT),
+    optimizer=OptimizerParams(learning_rate=2e-3, warmup_steps=10, schedule=Schedule.CONSTANT),
     loss=PolicyGradient(ratio=Ratio(regulariser=Unregularised())),
 )
-STALE: dict[str, Any] = {
-    "loss": PolicyGradient(ratio=Ratio(regulariser=Truncate(high=1.0))),
-    "sampler_lag": 4,
-}
+
+
+def stale(high: float, *, centered: bool) -> dict[str, Any]:
+    """What an arm sets: a sampler four steps old, and a token ratio that is cut at `high`."""
+    changes: dict[str, Any] = {
+        "sampler_lag": 4,
+        "loss": PolicyGradient(ratio=Ratio(regulariser=Truncate(high=high))),
+    }
+    return changes | ({"centering": FullVocabulary()} if centered else {"acknowledge_prefix_bias": True})
+
+
 ARMS: Mapping[str, dict[str, Any]] = {
-    "uncentered": {**STALE, "acknowledge_prefix_bias": True},
-    "centered": {**STALE, "centering": FullVocabulary()},
     "fresh": {},
+    "uncentered-1": stale(1.0, centered=False),
+    "centered-1": stale(1.0, centered=True),
+    "uncentered-2": stale(2.0, centered=False),
+    "centered-2": stale(2.0, centered=True),
 }
 
 

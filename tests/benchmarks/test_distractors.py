@@ -29,6 +29,7 @@ from stages.engines.checkpoint import export, new_llama
 from stages.engines.params import ModelShape, OptimizerParams
 from stages.engines.supervised import cross_entropy
 from stages.engines.torch_trainer import TorchTrainer
+from stages.estimators.params import FullVocabulary
 from stages.prompts.stage import write_prompts
 from stages.prompts.tokenizer import train_tokenizer
 from stages.spec import Runtime
@@ -74,10 +75,12 @@ def test_arms_differ_in_the_gradient_only(tmp_path: Path) -> None:
     session = PlanningSession(Home(tmp_path), runtime=Runtime(), flow="stale_sampler", run_id="")
     nodes = [line.node for line in plan(session, lambda: stale_sampler(CI))]
     assert nodes == ["prompts", "base", "archive", *(f"rl.{arm}.0" for arm in ARMS)]
-    stale = [dict(changes) for changes in ARMS.values() if "sampler_lag" in changes]
-    assert [changes.pop("centering", None) is None for changes in stale] == [True, False]
-    assert stale[0].pop("acknowledge_prefix_bias") is True
-    assert stale[0] == stale[1]
+    for cap in ("1", "2"):
+        without, centered = dict(ARMS[f"uncentered-{cap}"]), dict(ARMS[f"centered-{cap}"])
+        assert without.pop("acknowledge_prefix_bias") is True
+        assert centered.pop("centering") == FullVocabulary()
+        assert without == centered
+        assert without["loss"].ratio.regulariser.high == float(cap)
 
 
 def test_metrics_are_means_of_the_last_steps_that_have_them(tmp_path: Path) -> None:
