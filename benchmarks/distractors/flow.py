@@ -77,13 +77,15 @@ ARMS: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Profile:
+    arms: tuple[str, ...]
     seeds: tuple[int, ...]
     rl: RlParams
     base: BaseParams
 
 
-FULL = Profile(seeds=(0, 1, 2), rl=RL, base=BASE)
+FULL = Profile(arms=tuple(ARMS), seeds=(0, 1, 2), rl=RL, base=BASE)
 CI = Profile(
+    arms=("uncentered-1", "centered-1"),
     seeds=(0,),
     rl=RL.model_copy(update={"steps": 6, "group_size": 16}),
     base=BASE.model_copy(update={"steps": 40}),
@@ -105,9 +107,11 @@ def stale_sampler(profile: Profile) -> Made:
     base = stage("base", profile.base, **domain, tokenizer=made["tokenizer"])["checkpoint"]
     archive = stage("archive", ARCHIVE, base=base, **domain)["archive"]  # the stage rl wants one
     arms = {
-        (arm, seed): rl(f"rl.{arm}.{seed}", profile.rl, changes, seed, policy=base, archive=archive, **domain)
+        (arm, seed): rl(
+            f"rl.{arm}.{seed}", profile.rl, ARMS[arm], seed, policy=base, archive=archive, **domain
+        )
         for seed in profile.seeds
-        for arm, changes in ARMS.items()
+        for arm in profile.arms
     }
     return Made(made["prompts"], base, arms)
 

@@ -74,7 +74,7 @@ def test_arms_differ_in_the_gradient_only(tmp_path: Path) -> None:
     """And the flow's wiring holds: a plan of it has a node for each arm and seed."""
     session = PlanningSession(Home(tmp_path), runtime=Runtime(), flow="stale_sampler", run_id="")
     nodes = [line.node for line in plan(session, lambda: stale_sampler(CI))]
-    assert nodes == ["prompts", "base", "archive", *(f"rl.{arm}.0" for arm in ARMS)]
+    assert nodes == ["prompts", "base", "archive", "rl.uncentered-1.0", "rl.centered-1.0"]
     for cap in ("1", "2"):
         without, centered = dict(ARMS[f"uncentered-{cap}"]), dict(ARMS[f"centered-{cap}"])
         assert without.pop("acknowledge_prefix_bias") is True
