@@ -22,28 +22,22 @@ MUTANTS = [
         "    return -advantages_BT * weighted_BT + corrections_BT.where(mask_BT, zero)",
     ),
     Mutant(
-        name="weight differentiated",
+        name="a differentiable weight or advantage is taken",
         file=FILE,
-        old="weights_BT.detach(), zero)",
-        new="weights_BT, zero)",
-    ),
-    Mutant(
-        name="advantage differentiated",
-        file=FILE,
-        old="advantages_BT.detach(), zero)",
-        new="advantages_BT, zero)",
+        old="    require_constant(weights_BT, advantages_BT)\n",
+        new="",
     ),
     Mutant(
         name="weight of a masked position multiplied before it is masked",
         file=FILE,
-        old="weights_BT = torch.where(mask_BT, weights_BT.detach(), zero)",
-        new="weights_BT = weights_BT.detach()",
+        old="    weights_BT = torch.where(mask_BT, weights_BT, zero)\n",
+        new="",
     ),
     Mutant(
         name="advantage of a masked position not masked",
         file=FILE,
-        old="advantages_BT = torch.where(mask_BT, advantages_BT.detach(), zero)",
-        new="advantages_BT = advantages_BT.detach()",
+        old="    advantages_BT = torch.where(mask_BT, advantages_BT, zero)\n",
+        new="",
     ),
     Mutant(
         name="correction of a masked position not masked",
@@ -54,27 +48,27 @@ MUTANTS = [
     Mutant(
         name="correction weighted by the trainer instead of the sampler",
         file=FILE,
-        old="return _weighted_sum_N(weighted_mass_NV(logp_NV, logq_NV, regulariser), logp_NV)",
-        new="return _weighted_sum_N(weighted_mass_NV(logp_NV, logp_NV.detach(), regulariser), logp_NV)",
+        old="return _weighted_sum_N(mass_NV, logp_NV), drift",
+        new="mass_NV = weighted_mass_NV(logp_NV, logp_NV.detach(), regulariser)\n"
+        "    return _weighted_sum_N(mass_NV, logp_NV), drift",
     ),
     Mutant(
         name="correction of the sampler's own score",
         file=FILE,
-        old="return _weighted_sum_N(weighted_mass_NV(logp_NV, logq_NV, regulariser), logp_NV)",
-        new="return _weighted_sum_N(logq_NV.exp(), logp_NV)",
+        old="return _weighted_sum_N(mass_NV, logp_NV), drift",
+        new="return _weighted_sum_N(logq_NV.exp(), logp_NV), drift",
     ),
     Mutant(
         name="mean of the score over the vocabulary, not under the sampler",
         file=FILE,
-        old="return _weighted_sum_N(weighted_mass_NV(logp_NV, logq_NV, regulariser), logp_NV)",
-        new="return logp_NV.mean(-1)",
+        old="return _weighted_sum_N(mass_NV, logp_NV), drift",
+        new="return logp_NV.mean(-1), drift",
     ),
     Mutant(
         name="mass of the correction differentiated",
         file=FILE,
-        old="return _weighted_sum_N(weighted_mass_NV(logp_NV, logq_NV, regulariser), logp_NV)",
-        new="return _weighted_sum_N(weighted_mass_NV(logp_NV, logq_NV, regulariser) * logp_NV.exp() "
-        "/ logp_NV.detach().exp(), logp_NV)",
+        old="return _weighted_sum_N(mass_NV, logp_NV), drift",
+        new="return _weighted_sum_N(mass_NV * logp_NV.exp() / logp_NV.detach().exp(), logp_NV), drift",
     ),
     Mutant(
         name="zero mass times infinite log-prob",
@@ -158,7 +152,43 @@ MUTANTS = [
     Mutant(
         name="correction of the sampled token only",
         file=FILE,
-        old="return logprob_N, correction_N, torch.ones_like",
-        new="return logprob_N, logprob_N, torch.ones_like",
+        old="return logprob_N, correction_N, moved_N, torch.ones_like",
+        new="return logprob_N, logprob_N, moved_N, torch.ones_like",
+    ),
+    Mutant(
+        name="drift of the mass, not of its score",
+        file=FILE,
+        old="(mass_NV - p_NV * mass_NV.sum(-1, keepdim=True)).abs()",
+        new="(mass_NV - p_NV).abs()",
+    ),
+    Mutant(
+        name="drift that cancels over the vocabulary",
+        file=FILE,
+        old="keepdim=True)).abs().sum(-1) / 2",
+        new="keepdim=True)).sum(-1).abs() / 2",
+    ),
+    Mutant(
+        name="drift without its half",
+        file=FILE,
+        old=".abs().sum(-1) / 2",
+        new=".abs().sum(-1)",
+    ),
+    Mutant(
+        name="drift of the unregularised mass",
+        file=FILE,
+        old="drift_N(mass_NV, logp_NV.detach().exp())",
+        new="drift_N(logq_NV.exp(), logp_NV.detach().exp())",
+    ),
+    Mutant(
+        name="drift of a head without its tail",
+        file=FILE,
+        old="torch.cat([mass_NK, torch.zeros_like(tail_N1)], -1), torch.cat([p_NK, tail_N1], -1)",
+        new="mass_NK, p_NK",
+    ),
+    Mutant(
+        name="drift and head mass exchanged",
+        file=FILE,
+        old="correction_N, moved_N, head_mass_N(logq_NK), floored_N",
+        new="correction_N, head_mass_N(logq_NK), moved_N, floored_N",
     ),
 ]

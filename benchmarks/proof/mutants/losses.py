@@ -10,16 +10,22 @@ AGGREGATE = "stages/estimators/losses/aggregate.py"
 
 MUTANTS = [
     Mutant(
-        name="detach of weight and advantage forgotten",
+        name="a differentiable weight or advantage is taken",
         file=GRADIENT,
-        old="(weights_BT * advantages_BT).detach()",
-        new="weights_BT * advantages_BT",
+        old='    """\n    require_constant(weights_BT, advantages_BT)\n',
+        new='    """\n',
+    ),
+    Mutant(
+        name="a differentiable advantage is taken",
+        file=GRADIENT,
+        old=', ("advantages", advantages_BT)]',
+        new="]",
     ),
     Mutant(
         name="the weight is forgotten",
         file=GRADIENT,
-        old="(weights_BT * advantages_BT)",
-        new="(torch.ones_like(weights_BT) * advantages_BT)",
+        old="factor_BT = weights_BT * advantages_BT",
+        new="factor_BT = torch.ones_like(weights_BT) * advantages_BT",
     ),
     Mutant(
         name="masked factors times zero: NaN in the gradient",

@@ -93,6 +93,42 @@ def test_the_correction_has_the_gradient_m_at_every_prefix(regulariser, seed):
     assert (flat(expected).abs().max() > 1e-3) == (regulariser != EXACT)
 
 
+@pytest.mark.oracle("3.4")
+@every_regulariser
+@seeds
+@brief
+def test_the_drift_is_half_the_length_of_m_and_zero_without_one(regulariser, seed):
+    """At every prefix; zero for the exact ratio and, whatever the regulariser, on policy."""
+    trainer, sampler = policies(seed)
+    terms = centred(trainer, sampler, regulariser)
+    assert not terms.drift_BT.requires_grad
+    for t, drift_HV in enumerate(drift(trainer, sampler, regulariser)):
+        expected_S = drift_HV.abs().sum(1)[trainer.prefix_ST[:, t]] / 2
+        torch.testing.assert_close(terms.drift_BT[:, t], expected_S, rtol=0, atol=1e-12)
+    assert (terms.drift_BT.max() > 1e-3) == (regulariser != EXACT)
+    if regulariser == EXACT:
+        assert terms.drift_BT.max() < 1e-14
+    on_policy = centred(trainer, trainer.near(seed, 0.0), regulariser)
+    assert on_policy.drift_BT.max() < 1e-14
+
+
+@pytest.mark.oracle("3.4")
+@seeds
+@brief
+def test_the_exact_ratio_drifts_where_the_sampler_never_goes(seed):
+    """Outside the sampler's support p is not weighted: m = -sum over it of p_v grad log p_v."""
+    trainer, sampler = policies(seed, 6, 1)
+    kept_V = sampler.table[0][0].detach()
+    kept_V = kept_V.masked_fill(kept_V < kept_V.median(), float("-inf"))
+    law = FromLogits(kept_V.expand(6, 1, -1))
+    terms = centred_logprobs(trainer.logits_STV(), trainer.tokens_ST, trainer.mask_ST, law, EXACT)
+    p_V = trainer.table[0][0].detach().softmax(-1)
+    lost = p_V[kept_V == float("-inf")].sum()
+    # the coefficients are p_v lost inside the support and -p_v (1 - lost) outside: each sums to this
+    expected_BT = (lost * (1 - lost)).expand_as(terms.drift_BT)
+    torch.testing.assert_close(terms.drift_BT, expected_BT, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("high", [1.0, 1.5, 2.0])
 @seeds
 @brief
@@ -102,7 +138,7 @@ def test_truncation_drifts_by_the_truncated_tokens_only(high, seed):
     p_V, q_V = trainer.table[0][0].softmax(-1), sampler.table[0][0].softmax(-1).detach()
     excess_V = (p_V - high * q_V).clamp(min=0).detach()
     expected = trainer.gradient(-(excess_V * p_V.log()).sum())
-    correction_N = full_correction_N(p_V.log()[None], q_V.log()[None], Truncate(high=high))
+    correction_N, _ = full_correction_N(p_V.log()[None], q_V.log()[None], Truncate(high=high))
     assert_blocks(trainer.gradient(correction_N.sum()), expected)
 
 

@@ -103,6 +103,7 @@ def test_the_whole_vocabulary_as_head_is_the_dense_correction(regulariser, seed)
         atol=1e-10,
     )
     assert (terms.floored_BT == 1).all()  # there is no tail to measure
+    torch.testing.assert_close(terms.drift_BT, dense.drift_BT, rtol=0, atol=1e-10)
     assert not dense.floored_BT.any()
     torch.testing.assert_close(terms.head_mass_BT, torch.ones_like(terms.head_mass_BT))
     torch.testing.assert_close(dense.head_mass_BT, torch.ones_like(dense.head_mass_BT))
@@ -118,6 +119,33 @@ def test_the_residual_of_a_head_falls_with_its_size_on_average(regulariser):
     average = torch.tensor(norms).mean(0)
     assert (average.diff() < 0).all()
     assert average[-1] < 1e-12
+
+
+@pytest.mark.oracle("3.4")
+@every_regulariser
+@pytest.mark.parametrize("k", [1, 4, 8])
+@seeds
+@brief
+def test_the_drift_of_a_head_is_that_of_its_model_of_the_sampler(regulariser, k, seed):
+    """q on the head and rho p outside, token by token; zero for the exact ratio and on policy."""
+    trainer, sampler = policies(seed, 8, 1)
+    p_V, q_V = trainer.table[0][0].softmax(-1).detach(), sampler.table[0][0].softmax(-1).detach()
+    tail_V = torch.ones_like(q_V).scatter(0, q_V.topk(k).indices, 0.0).bool()
+    modelled_V = torch.where(tail_V, p_V * q_V[tail_V].sum() / p_V[tail_V].sum(), q_V)
+    mass_V = modelled_V * weight(p_V / modelled_V, regulariser)
+    expected = (mass_V - p_V * mass_V.sum()).abs().sum() / 2
+
+    def found_BT(law):
+        mask_BT = trainer.mask_ST
+        return centred_logprobs(trainer.logits_STV(), trainer.tokens_ST, mask_BT, law, regulariser).drift_BT
+
+    drift_BT = found_BT(top_head(sampler.logits_STV().log_softmax(-1), k))
+    torch.testing.assert_close(drift_BT, expected.expand_as(drift_BT), rtol=0, atol=1e-10)
+    assert not drift_BT.requires_grad
+    if regulariser == EXACT:
+        assert drift_BT.max() < 1e-14
+    on_policy = found_BT(top_head(trainer.logits_STV().log_softmax(-1), k))
+    assert on_policy.max() < 1e-10  # 1 - P_H cancels digits of the tail
 
 
 @every_regulariser
@@ -144,10 +172,12 @@ def test_head_correction_by_hand():
     """p = (.5, .2 | .3), q = (.6, .3 | .1): rho = 1/3, and C = 1.25 truncates the tail and nothing else."""
     p_NK, q_NK = torch.tensor([[[0.5, 0.2]], [[0.6, 0.3]]], dtype=torch.float64)
     rho = 0.1 / 0.3
-    correction, floored = head_correction_N(p_NK.log(), q_NK.log(), Truncate(high=1.25))
+    correction, drifted, floored = head_correction_N(p_NK.log(), q_NK.log(), Truncate(high=1.25))
     alpha = 1.25 * rho
     expected = sum(p * (1 - alpha) * math.log(p) for p in (0.5, 0.2))
     assert correction.tolist() == pytest.approx([expected], abs=1e-12)
+    # masses .5, .2 and, of the tail, alpha .3: the tail lacks what the head has too much
+    assert drifted.tolist() == pytest.approx([0.3 * (0.7 + alpha * 0.3) - alpha * 0.3], abs=1e-12)
     assert floored.tolist() == [0.0]
     assert head_mass_N(q_NK.log()).tolist() == pytest.approx([0.9])
 
@@ -163,7 +193,7 @@ def test_head_correction_by_hand():
 )
 def test_a_vanishing_tail_is_floored_and_said_so(head_p, head_q, floored, rho):
     logp, logq = torch.tensor([[[head_p]], [[head_q]]], dtype=torch.float64).log()
-    correction, found = head_correction_N(logp, logq, Uncorrected())
+    correction, _, found = head_correction_N(logp, logq, Uncorrected())
     assert found.tolist() == [floored]
     expected = (head_q - rho * head_p) * logp[0]
     torch.testing.assert_close(correction, expected, rtol=1e-9, atol=1e-12)

@@ -19,6 +19,7 @@ from benchmarks.proof.centered import (
     weight,
     weights_ST,
 )
+from stages.errors import GuardError
 from stages.estimators.centering import (
     centred_logprobs,
     centred_policy_gradient_BT,
@@ -65,7 +66,7 @@ def test_at_sequence_level_centering_changes_no_group(regulariser, seed):
     """One weight a sequence: the sequences are then the vocabulary of a single position."""
     trainer, sampler = policies(seed, 3, 2)
     logp_1S, logq_1S = trainer.logprobs_ST().sum(1)[None], sampler.logprobs_ST().sum(1)[None].detach()
-    correction = full_correction_N(logp_1S, logq_1S, regulariser)
+    correction, _ = full_correction_N(logp_1S, logq_1S, regulariser)
     group = torch.randint(9, (5,), generator=torch.Generator().manual_seed(seed))
     reward_G = rewards_S(seed, trainer)[group]
     weight_G = weight((logp_1S - logq_1S).exp().detach(), regulariser)[0, group]
@@ -91,11 +92,11 @@ def test_at_sequence_level_centering_changes_no_group(regulariser, seed):
 @seeds
 @brief
 def test_autograd_of_the_surrogate_is_the_formula_at_every_sample(regulariser, seed):
-    """-A (w s - m) with s = e_y - p and m as defined; weight, advantage and sampler get no gradient."""
+    """-A (w s - m) with s = e_y - p and m as defined; the sampler gets no gradient."""
     trainer, sampler = policies(seed)
     expected_m = drift(trainer, sampler, regulariser)
-    weight_ST = weights_ST(trainer, sampler, regulariser).requires_grad_()
-    advantages_ST = rewards_S(seed, trainer)[:, None].repeat(1, 3).requires_grad_()
+    weight_ST = weights_ST(trainer, sampler, regulariser)
+    advantages_ST = rewards_S(seed, trainer)[:, None].repeat(1, 3)
     terms = centred(trainer, sampler, regulariser)
     loss_ST = centred_policy_gradient_BT(
         terms.logprobs_BT, weight_ST, terms.corrections_BT, advantages_ST, trainer.mask_ST
@@ -104,12 +105,23 @@ def test_autograd_of_the_surrogate_is_the_formula_at_every_sample(regulariser, s
         prefix, token = int(trainer.prefix_ST[sequence, t]), int(trainer.tokens_ST[sequence, t])
         score_V = -trainer.table[t][prefix].detach().softmax(-1)
         score_V[token] += 1
-        a, w = advantages_ST[sequence, t].detach(), weight_ST[sequence, t].detach()
+        a, w = advantages_ST[sequence, t], weight_ST[sequence, t]
         expected = zeros(trainer)
         expected[t][prefix] = -a * (w * score_V - expected_m[t][prefix])
         assert_blocks(trainer.gradient(loss_ST[sequence, t]), expected, atol=1e-12)
-    blocked = [weight_ST, advantages_ST, *sampler.table]
+    blocked = sampler.table
     assert torch.autograd.grad(loss_ST.sum(), blocked, allow_unused=True) == (None,) * len(blocked)
+
+
+@pytest.mark.oracle("3.7")
+def test_a_weight_or_an_advantage_with_a_gradient_is_refused():
+    """Of f(p / q) in the graph the gradient is A (w' (log p - correction) + w) s: no policy gradient."""
+    logprobs, corrections, weights, advantages = torch.randn(4, 2, 3, generator=torch.Generator())
+    mask = torch.ones(2, 3)
+    with pytest.raises(GuardError, match="weights of a policy gradient require a gradient: compute"):
+        centred_policy_gradient_BT(logprobs, weights.requires_grad_(), corrections, advantages, mask)
+    with pytest.raises(GuardError, match="advantages of a policy gradient require a gradient: compute"):
+        centred_policy_gradient_BT(logprobs, weights.detach(), corrections, advantages.requires_grad_(), mask)
 
 
 @pytest.mark.oracle("3.9")
@@ -168,6 +180,7 @@ def test_masked_positions_are_exactly_zero_whatever_they_hold(regulariser, k, pl
         for value_BT in [
             terms.logprobs_BT,
             terms.corrections_BT,
+            terms.drift_BT,
             terms.head_mass_BT,
             terms.floored_BT,
             loss_BT,

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.proof.tabular import Tabular, flat
+from stages.errors import GuardError
 from stages.estimators.losses import BatchCounts, aggregate, policy_gradient_BT
 from stages.estimators.params import (
     Cispo,
@@ -145,10 +146,13 @@ def test_cispo_is_its_papers_formula(seed):
     assert torch.allclose(found, -slopes / total, rtol=0, atol=1e-12)
 
 
-def test_only_the_policy_is_differentiated():
-    logprobs, weights, advantages = (torch.randn(2, 3, requires_grad=True) for _ in range(3))
-    loss = policy_gradient_BT(logprobs, weights, advantages, torch.ones(2, 3)).sum()
-    assert torch.autograd.grad(loss, [weights, advantages], allow_unused=True) == (None, None)
+def test_a_weight_or_an_advantage_with_a_gradient_is_refused():
+    logprobs, weights, advantages = torch.randn(3, 2, 3)
+    mask = torch.ones(2, 3)
+    with pytest.raises(GuardError, match="weights of a policy gradient require a gradient: compute"):
+        policy_gradient_BT(logprobs, weights.requires_grad_(), advantages, mask)
+    with pytest.raises(GuardError, match="advantages of a policy gradient require a gradient: compute"):
+        policy_gradient_BT(logprobs, weights.detach(), advantages.requires_grad_(), mask)
 
 
 @pytest.mark.parametrize("placeholder", [float("nan"), float("inf")])
