@@ -38,13 +38,13 @@ BASE = BaseParams(
     # new digits in every row; half of the letters are right
     mixture=Mixture(random_slot_share=1.0, wrong_share=0.5, strategy_skew=1.0, second_reading_share=0.0),
     splits=(Split.TRAIN,),
-    steps=250,
+    steps=200,
     rows_per_step=64,
     optimizer=OptimizerParams(learning_rate=1e-2, warmup_steps=20),
 )
 ARCHIVE = ArchiveParams(prompts=None, samples_per_round=16, max_rounds=1, patience=1, sampling=SAMPLING)
 RL = RlParams(
-    steps=36,
+    steps=32,
     prompts_per_step=8,
     group_size=128,  # with small groups, noise moves the distractors of every arm as far
     advantage=DrGrpo(),
@@ -97,6 +97,7 @@ class Made:
     """What the flow leaves to be measured; `arms` are by name and seed."""
 
     prompts: Ref
+    archive: Ref
     start: Ref
     arms: Mapping[tuple[str, int], Ref]
 
@@ -113,7 +114,7 @@ def stale_sampler(profile: Profile) -> Made:
         for seed in profile.seeds
         for arm in profile.arms
     }
-    return Made(made["prompts"], base, arms)
+    return Made(made["prompts"], archive, base, arms)
 
 
 def rl(node: str, params: RlParams, changes: dict[str, Any], seed: int, **inputs: Ref) -> Ref:

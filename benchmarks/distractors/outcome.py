@@ -52,3 +52,10 @@ def last_metrics(file: Path) -> dict[str, float]:
     return {
         name: statistics.fmean(step[name] for step in steps if step.get(name) is not None) for name in names
     }
+
+
+def seconds(store: Store, made: Made) -> float:
+    """That the nodes took, all attempts together, whichever call of the benchmark made them."""
+    nodes = [made.prompts, made.start, made.archive, *made.arms.values()]
+    manifests = [store.lookup(ref.stage, ref.key) for ref in nodes]
+    return round(sum(manifest.seconds for manifest in manifests if manifest), 1)
