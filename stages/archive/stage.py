@@ -86,7 +86,7 @@ def run(ctx: StageContext[ArchiveParams]) -> None:
                     engine, tokenizer, pool, open_rows, params.samples_per_round, params.sampling, seed
                 )
                 # a group is of one prompt and one round
-                state.rollouts.append(rollout_rows(groups, params.sampling, turn))
+                state.rollouts.append(rollout_rows(groups, turn))
                 for row, group in zip(open_rows, groups, strict=True):
                     found = keep_best(elites[row.prompt.id], group)
                     state.new_cells[turn] += found

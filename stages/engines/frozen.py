@@ -7,19 +7,21 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from stages.engines.agreement import recomputed_logprobs_BT
 from stages.engines.batch import TokenBatch
 from stages.engines.device import device
-from stages.engines.hidden import distribution_of
-from stages.estimators.blockwise import target_logprobs_BT
+from stages.engines.hidden import distribution_of, require_plain_output
 from stages.estimators.distribution import FromHidden
 
 
 class FrozenModel:
-    """The weights of a checkpoint folder, in float32, never trained."""
+    """The weights of a checkpoint folder, in float32, never trained; see `require_plain_output`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, micro_batch_rows: int) -> None:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         self.model = model.to(device()).eval()
+        self.micro_batch_rows = micro_batch_rows
+        require_plain_output(self.model)
 
     def distribution(self, batch: TokenBatch, temperature: float) -> FromHidden:
         """See `distribution_of`."""
@@ -28,5 +30,8 @@ class FrozenModel:
     @torch.no_grad()
     def target_logprobs_BT(self, batch: TokenBatch, temperature: float) -> Tensor:
         """Log-probs of the batch's targets, 0 where the mask is false."""
-        logits: Tensor = self.model(batch.input_BT, attention_mask=batch.attention_BT, use_cache=False).logits
-        return target_logprobs_BT(logits, batch.target_BT, batch.mask_BT, temperature)
+        logprobs_BT = torch.zeros(batch.mask_BT.shape)
+        for micro in batch.to(self.model.device).micro_batches(self.micro_batch_rows):
+            told_BT = recomputed_logprobs_BT(self.distribution(micro, temperature), micro)
+            logprobs_BT[micro.rows_B.cpu(), : told_BT.shape[1]] = told_BT.cpu()
+        return logprobs_BT

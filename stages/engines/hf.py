@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, DynamicCache
 from data_contracts.values import StopReason
 from stages.engines.batch import TokenBatch
 from stages.engines.device import device
-from stages.engines.hidden import distribution_of
+from stages.engines.hidden import distribution_of, require_plain_output
 from stages.engines.params import EngineParams, Sampling
 from stages.engines.protocol import Rollout
 from stages.errors import PosttrainError
@@ -43,6 +43,7 @@ class HfEngine:
         self.model = model.to(device()).eval()
         self.batch_rows = batch_rows
         self.weight_version = 0
+        self.plain_output = False  # not asked yet
         self.eos_id: int = model.generation_config.eos_token_id
         self.pad_id: int = model.generation_config.pad_token_id
 
@@ -71,14 +72,26 @@ class HfEngine:
             decoded = self._decode([prompt_ids[index] for index in part], n, sampling, uniforms_RT, head)
             for place, index in enumerate(part):
                 by_prompt[index] = [
-                    Rollout(index, row.ids, row.logprobs, row.reason, self.weight_version, *row.head)
+                    Rollout(
+                        index,
+                        row.ids,
+                        row.logprobs,
+                        row.reason,
+                        self.weight_version,
+                        self.weight_version,
+                        sampling,
+                        *row.head,
+                    )
                     for row in decoded[place * n : (place + 1) * n]
                 ]
         return [rollout for index in range(len(prompt_ids)) for rollout in by_prompt[index]]
 
     def distribution(self, batch: TokenBatch, temperature: float) -> FromHidden:
         """See RolloutEngine.distribution."""
-        return distribution_of(self.model, batch.to(self.model.device), temperature)
+        if not self.plain_output:
+            require_plain_output(self.model)
+            self.plain_output = True
+        return distribution_of(self.model, batch, temperature)
 
     def _decode(
         self, prompts: list[Sequence[int]], n: int, sampling: Sampling, uniforms_RT: Tensor, head: int

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class Rollout:
     """One completion as it was sampled; its ids go to the loss as they are.
 
-    `logprobs` are those of the distribution that sampled (temperature and support included). Where a head
+    `logprobs` are those of the distribution that sampled, which `sampling` names (temperature and support),
+    computed with the weights of `scored_version`; those of `weight_version` drew the tokens. Where a head
     was asked for, `head_ids` and `head_logprobs` are its most likely tokens at each position, best first.
     """
 
@@ -31,6 +32,8 @@ class Rollout:
     logprobs: list[float]
     stop_reason: StopReason
     weight_version: int
+    scored_version: int
+    sampling: Sampling
     head_ids: list[list[int]] | None = None
     head_logprobs: list[list[float]] | None = None
 

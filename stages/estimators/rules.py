@@ -42,8 +42,9 @@ def impossible(params: "EstimatorParams") -> Iterator[str]:
     yield from _ratio(params)
     yield from _centering(params)
     yield from _prefix_bias(params)
-    yield from _advantage(params)
-    yield from _aggregation(params)
+    yield from _signbalance(params)
+    yield from _selection(params)
+    yield from _gspo(params)
 
 
 def weight_of(loss: LossChoice) -> Ratio | None:
@@ -51,10 +52,23 @@ def weight_of(loss: LossChoice) -> Ratio | None:
     return loss.correction if isinstance(loss, PpoClip | Gspo) else loss.ratio
 
 
+def is_exact(ratio: Ratio) -> bool:
+    """Whether E_q[weight x score] is 0 at every prefix: the ratio of a token or a sequence, all of it.
+
+    The geometric mean of ratios is no importance ratio, and a veto cuts the tail of every level.
+    """
+    return (
+        isinstance(ratio.regulariser, Unregularised)
+        and ratio.level is not Level.GEOMETRIC
+        and ratio.veto_below is None
+    )
+
+
 def is_group_centred(advantage: AdvantageChoice) -> bool:
-    """Whether every group's advantages sum to zero (leave-one-out: up to the factor of its group mean)."""
+    """Whether the advantages of every group sum to zero."""
     if isinstance(advantage, SignBalance):
-        return advantage.scope is Scope.GROUP and advantage.all_correct is AllCorrect.ZERO
+        whole = advantage.all_correct is AllCorrect.ZERO and advantage.rho_max is None
+        return advantage.scope is Scope.GROUP and whole
     return isinstance(advantage, Grpo | DrGrpo | Rloo | ReinforcePlusPlusBaseline)
 
 
@@ -64,10 +78,9 @@ def _ratio(params: "EstimatorParams") -> Iterator[str]:
         return
     if isinstance(ratio.regulariser, Uncorrected) and ratio.level is not Level.TOKEN:
         yield ("an uncorrected weight is 1 at every level: set the ratio's level to token, or a regulariser")
-    regularised = not isinstance(ratio.regulariser, Unregularised)
-    if ratio.level is not Level.TOKEN and regularised and not is_group_centred(params.advantage):
+    if ratio.level is not Level.TOKEN and not is_exact(ratio) and not is_group_centred(params.advantage):
         yield (
-            f"a regularised ratio at {ratio.level} level drifts towards the sampler unless every group is "
+            f"a {ratio.level} ratio that is not exact drifts towards the sampler unless every group is "
             f"centred, and {params.advantage.kind} does not centre groups: set advantage.kind to rloo or "
             "dr_grpo"
         )
@@ -93,10 +106,16 @@ def _centering(params: "EstimatorParams") -> Iterator[str]:
             "score centering needs a weight that depends on the prefix and the token only, and a sequence "
             "veto looks ahead: set loss.ratio.veto_below or centering to null"
         )
-    if not is_group_centred(params.advantage):
+    if not isinstance(params.advantage, DrGrpo | Rloo):
         yield (
-            f"score centering needs a group-centred advantage, or its variance grows with the rewards' "
-            f"origin, and {params.advantage.kind} is not: set advantage.kind to rloo or dr_grpo"
+            "score centering estimates a covariance with the reward, so the advantage must be the reward "
+            f"minus its group's mean and nothing else, and {params.advantage.kind} is not: set "
+            "advantage.kind to rloo or dr_grpo"
+        )
+    if isinstance(params.aggregation, SequenceMean):
+        yield (
+            "score centering at a prefix needs a weight that is known there, and sequence_mean divides by a "
+            "length that is not: set aggregation.kind to token_mean or fixed_length"
         )
 
 
@@ -105,15 +124,16 @@ def _prefix_bias(params: "EstimatorParams") -> Iterator[str]:
         return
     ratio = weight_of(params.loss)
     surrogate = isinstance(params.loss, PpoClip | Gspo)
-    if ratio is not None and ratio.level is Level.TOKEN and not isinstance(ratio.regulariser, Unregularised):
-        way_out = (
-            "set loss.kind to policy_gradient and centering.kind to full_vocabulary or head"
-            if surrogate
-            else "set centering.kind to full_vocabulary or head"
-        )
+    if ratio is not None and ratio.level is Level.TOKEN and not is_exact(ratio):
+        what = ratio.regulariser.kind if ratio.veto_below is None else "a sequence veto"
+        way_out = "set centering.kind to full_vocabulary or head"
+        if surrogate:
+            way_out = "set loss.kind to policy_gradient and centering.kind to full_vocabulary or head"
+        elif ratio.veto_below is not None:
+            way_out = "set loss.ratio.veto_below to null"
         yield (
-            f"the token ratio's regulariser ({ratio.regulariser.kind}) pulls the policy towards its sampler "
-            f"at every prefix: {way_out}, or acknowledge_prefix_bias to true"
+            f"what is done to the token ratio ({what}) pulls the policy towards its sampler at every prefix: "
+            f"{way_out}, or acknowledge_prefix_bias to true"
         )
     if surrogate and ratio is None and params.sampler_lag:
         yield (
@@ -122,36 +142,47 @@ def _prefix_bias(params: "EstimatorParams") -> Iterator[str]:
         )
 
 
-def _advantage(params: "EstimatorParams") -> Iterator[str]:
+def _signbalance(params: "EstimatorParams") -> Iterator[str]:
     advantage = params.advantage
-    if isinstance(advantage, SignBalance):
-        if params.overlong is not None:
-            yield (
-                "signbalance is defined for exactly two rewards, and overlong adds others: set overlong to "
-                "null, or another advantage.kind"
-            )
-        if advantage.scope is Scope.BATCH and advantage.all_correct is AllCorrect.PAPER:
-            yield (
-                "all_correct=paper is a rule for groups, and scope=batch counts no groups: set "
-                "advantage.scope to group or advantage.all_correct to zero"
-            )
-    if params.dynamic_sampling is not None and isinstance(advantage, Gae | ReinforcePlusPlus):
+    if not isinstance(advantage, SignBalance):
+        return
+    if params.overlong is not None:
+        yield (
+            "signbalance is defined for exactly two rewards, and overlong adds others: set overlong to "
+            "null, or another advantage.kind"
+        )
+    if advantage.scope is Scope.BATCH and advantage.all_correct is AllCorrect.PAPER:
+        yield (
+            "all_correct=paper is a rule for groups, and scope=batch counts no groups: set "
+            "advantage.scope to group or advantage.all_correct to zero"
+        )
+    if not isinstance(params.aggregation, SequenceMean):
+        yield (
+            f"signbalance balances rollouts, and {params.aggregation.kind} weighs them by their lengths: set "
+            "aggregation.kind to sequence_mean"
+        )
+
+
+def _selection(params: "EstimatorParams") -> Iterator[str]:
+    advantage = params.advantage
+    of_batch = isinstance(advantage, SignBalance) and advantage.scope is Scope.BATCH
+    if params.dynamic_sampling is not None and (of_batch or isinstance(advantage, Gae | ReinforcePlusPlus)):
         yield (
             f"dynamic sampling drops the groups that {advantage.kind} would learn from, so its baseline "
             "would be of selected samples: set dynamic_sampling to null, or a group-relative advantage.kind"
         )
 
 
-def _aggregation(params: "EstimatorParams") -> Iterator[str]:
-    if isinstance(params.aggregation, SequenceMean):
+def _gspo(params: "EstimatorParams") -> Iterator[str]:
+    if not isinstance(params.loss, Gspo):
         return
-    if isinstance(params.advantage, SignBalance):
-        yield (
-            f"signbalance balances rollouts, and {params.aggregation.kind} weighs them by their lengths: set "
-            "aggregation.kind to sequence_mean"
-        )
-    if isinstance(params.loss, Gspo):
+    if not isinstance(params.aggregation, SequenceMean):
         yield (
             f"gspo has one ratio a sequence, and {params.aggregation.kind} weighs sequences by length: "
             "set aggregation.kind to sequence_mean"
+        )
+    if isinstance(params.advantage, Gae):
+        yield (
+            "gspo has one ratio a sequence, so a critic's advantage of each token would be averaged away: "
+            "set loss.kind to ppo_clip, or another advantage.kind"
         )

@@ -55,7 +55,7 @@ def run(ctx: StageContext[EvaluateParams]) -> None:
             part = [rows[index] for index in chunks[step]]
             seed = ctx.seed("samples", step)  # the same for every checkpoint that is measured like this
             groups = sample_groups(engine, tokenizer, pool, part, params.samples, params.sampling, seed)
-            state.samples.append(rollout_rows(groups, params.sampling, 0))
+            state.samples.append(rollout_rows(groups, 0))
             fresh = [tally(row, group) for row, group in zip(part, groups, strict=True)]
             state.tallies += fresh
             log_part(ctx, step + 1, fresh)

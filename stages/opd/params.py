@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from stages.declaration import CHECKPOINT, FILES, Declaration, SeededParams, dataset
 from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule
-from stages.estimators.params import Distillation, FullVocabularyKl
+from stages.estimators.params import Distillation, FullVocabularyKl, SampledKl, VarianceReducedKl
 from stages.estimators.plateau import Plateau
 
 
@@ -41,6 +41,13 @@ class OpdParams(SeededParams):
     def _steps_fit(self) -> "OpdParams":
         if self.plateau.min_steps > self.max_steps:
             raise ValueError("plateau.min_steps must not exceed max_steps")
+        sampled = isinstance(self.estimator, SampledKl | VarianceReducedKl)
+        if sampled and self.engine.dtype != "float32":
+            raise ValueError(
+                f"estimator.kind={self.estimator.kind} has its expectation on samples of the student, and an "
+                f"engine in {self.engine.dtype} is another sampler: set engine.dtype to float32, or "
+                "estimator.kind to full_vocabulary"
+            )
         if not self.sampling.full_support:
             raise ValueError(
                 "opd compares full distributions: set sampling.top_p to 1 and sampling.top_k to 0"

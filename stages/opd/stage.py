@@ -49,7 +49,7 @@ class Student:
 
 
 class OpdState:
-    """The student's weights, the detector, what it was shown, and how often the teacher spoke."""
+    """The student's weights, the detector and what it was shown."""
 
     def __init__(self, trainer: Trainer, teacher: Teacher, rollouts: PartBuffer, params: OpdParams) -> None:
         self.trainer = trainer
@@ -65,7 +65,6 @@ class OpdState:
         detector = {
             "detector": self.detector.to_json(),
             "curve": [validation.as_json() for validation in self.curve],
-            "teacher_calls": self.teacher.calls,
         }
         (folder / "switch.json").write_text(json.dumps(detector))
 
@@ -76,7 +75,6 @@ class OpdState:
         params = self.params
         self.detector = PlateauDetector.from_json(params.plateau, params.max_steps, saved["detector"])
         self.curve = [Validation(**validation) for validation in saved["curve"]]
-        self.teacher.calls = saved["teacher_calls"]
 
 
 def run(ctx: Context) -> None:
@@ -86,7 +84,9 @@ def run(ctx: Context) -> None:
     require_same_tokenizer(policy, ctx.input("teacher"))
     student = open_student(ctx)
     rollouts = PartBuffer(ctx.work / "validation", "rollouts/1")
-    state = OpdState(student.trainer, Teacher(ctx.input("teacher")), rollouts, ctx.params)
+    state = OpdState(
+        student.trainer, Teacher(ctx.input("teacher"), ctx.runtime.micro_batch_rows), rollouts, ctx.params
+    )
     with open_pool(ctx) as pool:
         decision, trained = distil(ctx, student, state, pool)
     state.teacher.retire()
@@ -101,7 +101,7 @@ def run(ctx: Context) -> None:
             "and its preflight may refuse"
         )
     state.rollouts.write(ctx.output_path("rollouts"), token_metadata(policy))
-    write_switch(ctx.output("switch"), state.curve, trained, decision, state.teacher.calls)
+    write_switch(ctx.output("switch"), state.curve, trained, decision)
     record = record_after(policy, "opd", trained)
     export(student.trainer.model, student.tokenizer, record, ctx.output("checkpoint"))
 
@@ -161,7 +161,7 @@ def validate(ctx: Context, student: Student, state: OpdState, pool: VerifierPool
     )
     validation = score(step, groups)
     state.curve.append(validation)
-    state.rollouts.append(rollout_rows(groups, params.sampling, step))
+    state.rollouts.append(rollout_rows(groups, step))
     ctx.log(
         step,
         validation=validation.score,
@@ -195,14 +195,11 @@ def train_step(ctx: Context, student: Student, teacher: Teacher, step: int) -> N
     )
 
 
-def write_switch(
-    folder: Path, curve: Sequence[Validation], step: int, decision: Decision, teacher_calls: int
-) -> None:
-    """The curve, where distillation ended and why; the teacher's calls end with it."""
+def write_switch(folder: Path, curve: Sequence[Validation], step: int, decision: Decision) -> None:
+    """The curve, where distillation ended and why."""
     switch = {
         "curve": [validation.as_json() for validation in curve],
         "switch_step": step,
         "reason": decision,
-        "teacher_calls": teacher_calls,
     }
     (folder / "switch.json").write_text(json.dumps(switch, indent=1))

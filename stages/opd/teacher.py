@@ -10,9 +10,8 @@ from stages.estimators.distribution import Distribution
 
 
 class Teacher:
-    def __init__(self, folder: Path) -> None:
-        self.model: FrozenModel | None = FrozenModel(folder)
-        self.calls = 0
+    def __init__(self, folder: Path, micro_batch_rows: int) -> None:
+        self.model: FrozenModel | None = FrozenModel(folder, micro_batch_rows)
 
     def distribution(self, batch: TokenBatch, temperature: float) -> Distribution:
         """Its next-token distributions at the batch's positions.
@@ -21,7 +20,6 @@ class Teacher:
         """
         if self.model is None:
             raise GuardError("the teacher was called after the switch: distillation has ended")
-        self.calls += 1
         return self.model.distribution(batch, temperature)
 
     def retire(self) -> None:

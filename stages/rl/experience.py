@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from stages.engines.batch import TokenBatch, align_to_targets, completion_batch
+from stages.engines.params import Sampling
+from stages.errors import GuardError
 from stages.estimators.advantages import gae_BT, terminal_rewards_BT
 from stages.estimators.distribution import TopHead
 from stages.estimators.losses import BatchCounts
@@ -62,6 +64,7 @@ def experience(
     if not places:
         return None
     kept = [sample for _, sample in places]
+    drew = one_sampling(kept)
     scorable = [sample for group in groups for sample in group if sample.scorable]
     counts = BatchCounts(
         tokens=sum(len(sample.rollout.completion_ids) for sample in scorable), sequences=len(scorable)
@@ -69,8 +72,6 @@ def experience(
     batch = completion_batch(
         [sample.prompt_ids for sample in kept], [sample.rollout.completion_ids for sample in kept], pad_id
     )
-    versions = [[float(s.rollout.weight_version)] * len(s.rollout.completion_ids) for s in kept]
-    version_BT = align_to_targets(batch, versions).long()
     at = torch.tensor([place for place, _ in places]), torch.tensor([s.sample for s in kept])
     return Experience(
         batch=batch,
@@ -78,16 +79,36 @@ def experience(
         behaviour=Behaviour(
             mask_BT=batch.mask_BT,
             logprobs_BT=align_to_targets(batch, [sample.rollout.logprobs for sample in kept]),
-            weight_version_BT=version_BT,
-            scored_version_BT=version_BT,
-            temperature=params.sampling.temperature,
-            top_p=params.sampling.top_p,
-            top_k=params.sampling.top_k,
+            weight_version_BT=versions_BT(batch, kept, [sample.rollout.weight_version for sample in kept]),
+            scored_version_BT=versions_BT(batch, kept, [sample.rollout.scored_version for sample in kept]),
+            temperature=drew.temperature,
+            top_p=drew.top_p,
+            top_k=drew.top_k,
             head=recorded_head(batch, kept),
         ),
         rewards_B=worth.rewards_PG[at],
         advantages_BT=worth.advantages.values_PG[at].unsqueeze(1),
     )
+
+
+def one_sampling(samples: Sequence[Judged]) -> Sampling:
+    """What drew all of these, as the engine recorded it; raises GuardError if it was not one distribution."""
+    found = {sample.rollout.sampling for sample in samples}
+    if len(found) > 1:
+        raise GuardError(
+            f"the batch was sampled in {len(found)} different ways, and a loss is at one temperature and "
+            "support: sample each batch with one setting"
+        )
+    return found.pop()
+
+
+def versions_BT(batch: TokenBatch, samples: Sequence[Judged], versions: Sequence[int]) -> Tensor:
+    """One version a row, at its trained tokens; int64."""
+    values = [
+        [float(version)] * len(sample.rollout.completion_ids)
+        for sample, version in zip(samples, versions, strict=True)
+    ]
+    return align_to_targets(batch, values).long()
 
 
 def recorded_head(batch: TokenBatch, samples: Sequence[Judged]) -> TopHead | None:
@@ -114,7 +135,8 @@ def scored(taken: Experience, policy: Policy, params: RlParams, version: int) ->
     require_same_distribution(taken.behaviour, temperature)
     require_drawn(taken.behaviour, version)
     if policy.reference is not None:
-        taken = replace(taken, reference_BT=policy.reference.target_logprobs_BT(taken.batch, temperature))
+        reference_BT = policy.reference.target_logprobs_BT(taken.batch, temperature)
+        taken = replace(taken, reference_BT=reference_BT)
     if params.updates_per_batch == 1 and not isinstance(params.advantage, Gae):
         return taken  # the forward pass of the only update says it all
     scores = policy.trainer.score(taken.batch, temperature)

@@ -39,5 +39,5 @@ def open_policy(ctx: StageContext[RlParams]) -> Policy:
         engine=open_engine(folder, params.engine, ctx.runtime),
         tokenizer=open_tokenizer(folder),
         rows=read_prompts(ctx.input("prompts"), Split.TRAIN),
-        reference=FrozenModel(folder) if params.kl else None,
+        reference=FrozenModel(folder, ctx.runtime.micro_batch_rows) if params.kl else None,
     )

@@ -91,7 +91,8 @@ def run(ctx: Context) -> None:
             sampler.refresh(policy.trainer.weights(), step)
             collected = collect(ctx, policy, pool, state.rounds)
             state.rounds += collected.rounds
-            keep_rollouts(state.rollouts, collected, params, step)
+            state.rollouts.append(rollout_rows(collected.sampled, step))
+            state.rollouts.keep_last(KEPT_ROLLOUT_STEPS)
             counts = count(collected.sampled, collected.varied)
             if step == 0:
                 preflight(counts, params.preflight)
@@ -120,11 +121,6 @@ def checked_elites(ctx: Context, base_digest: str, policy: Policy, pool: Verifie
     return elites
 
 
-def keep_rollouts(rollouts: PartBuffer, collected: Collected, params: RlParams, step: int) -> None:
-    rollouts.append(rollout_rows(collected.sampled, params.sampling, step))
-    rollouts.keep_last(KEPT_ROLLOUT_STEPS)
-
-
 def train_step(ctx: Context, policy: Policy, collected: Collected, elites: Elites, step: int) -> Trained:
     """The step's updates on what its groups and elites give; none if they give nothing."""
     params, pad_id = ctx.params, policy.tokenizer.pad_token_id
@@ -142,9 +138,7 @@ def train_step(ctx: Context, policy: Policy, collected: Collected, elites: Elite
         of_elites = replay_term(drawn, params.replay, pad_id) if drawn else None
         norm = policy.trainer.step([(term.batch, term.loss) for term in (of_policy, of_elites) if term])
         if of_policy is not None and update == 0:
-            compared = of_policy.agreement.tokens > 0  # with a stale sampler there may be nothing to compare
-            found = {**found, "logprob_gap": of_policy.agreement.gap if compared else None}
-            of_policy.agreement.require(params.engine.max_logprob_gap, step + 1)
+            found = {**found, **of_policy.require_agreement(params.engine.max_logprob_gap, step + 1)}
     return Trained(
         idle=False,
         metrics={

@@ -23,6 +23,7 @@ from stages.estimators.params import (
     ReinforcePlusPlus,
     ReinforcePlusPlusBaseline,
     Rloo,
+    Scope,
     SignBalance,
 )
 from stages.rl.params import RlParams
@@ -66,9 +67,11 @@ def worth(groups: Sequence[Sequence[Judged]], params: RlParams) -> Worth:
             return Worth(rewards, scorable, reinforce_plus_plus_baseline(rewards, scorable))
         case SignBalance() as choice:
             balanced = signbalance(rewards, scorable, choice.scope, choice.all_correct, choice.rho_max)
+            ratios = len(groups) if choice.scope is Scope.GROUP else 1
             told = {
-                "clamped": balanced.clamped / len(groups),
+                "clamped": balanced.clamped / ratios,
                 "all_correct": balanced.all_correct_groups / len(groups),
+                "all_wrong": balanced.all_wrong_groups / len(groups),
                 "largest_ratio": balanced.largest_ratio,
             }
             return Worth(rewards, scorable, balanced.advantages, told)

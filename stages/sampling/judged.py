@@ -84,7 +84,7 @@ def strategies(group: Sequence[Judged]) -> set[str]:
     return {sample.judgement.signature for sample in group if sample.correct and sample.judgement.signature}
 
 
-def rollout_rows(groups: Sequence[Sequence[Judged]], sampling: Sampling, step: int) -> list[dict[str, Any]]:
+def rollout_rows(groups: Sequence[Sequence[Judged]], step: int) -> list[dict[str, Any]]:
     """Rows of rollouts/1. A group's id names the step, the place in it and the prompt.
 
     The place, because where an epoch ends a step may take a prompt twice.
@@ -100,9 +100,9 @@ def rollout_rows(groups: Sequence[Sequence[Judged]], sampling: Sampling, step: i
             "logprobs": sample.rollout.logprobs,
             **_head_columns(sample.rollout),
             "weight_version": [sample.rollout.weight_version] * len(sample.rollout.completion_ids),
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
+            "temperature": sample.rollout.sampling.temperature,
+            "top_p": sample.rollout.sampling.top_p,
+            "top_k": sample.rollout.sampling.top_k,
             "stop_reason": sample.rollout.stop_reason,
             "reward": sample.judgement.verdict.reward,
             "unscorable": sample.judgement.verdict.unscorable,

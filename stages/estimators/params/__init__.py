@@ -27,6 +27,7 @@ from stages.estimators.params.centering import Centering, FullVocabulary, Head
 from stages.estimators.params.distillation import (
     Distillation,
     DistillationChoice,
+    ForwardKl,
     FullVocabularyKl,
     SampledKl,
     TopKKl,
@@ -73,6 +74,7 @@ __all__ = [
     "EstimatorParams",
     "FixedLength",
     "FloorReplay",
+    "ForwardKl",
     "FullVocabulary",
     "FullVocabularyKl",
     "Gae",

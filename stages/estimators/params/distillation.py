@@ -35,11 +35,18 @@ class VarianceReducedKl(Choice):
     kind: Literal["variance_reduced"] = "variance_reduced"
 
 
-DistillationChoice = FullVocabularyKl | TopKKl | SampledKl | VarianceReducedKl
+class ForwardKl(Choice):
+    """KL(teacher || student) over the whole vocabulary at each sampled prefix: it covers modes."""
+
+    kind: Literal["forward_kl"] = "forward_kl"
+
+
+DistillationChoice = FullVocabularyKl | TopKKl | SampledKl | VarianceReducedKl | ForwardKl
 Distillation = Annotated[
     Annotated[FullVocabularyKl, Tag("full_vocabulary")]
     | Annotated[TopKKl, Tag("top_k")]
     | Annotated[SampledKl, Tag("sampled")]
-    | Annotated[VarianceReducedKl, Tag("variance_reduced")],
-    kinds("full_vocabulary", "top_k", "sampled", "variance_reduced"),
+    | Annotated[VarianceReducedKl, Tag("variance_reduced")]
+    | Annotated[ForwardKl, Tag("forward_kl")],
+    kinds("full_vocabulary", "top_k", "sampled", "variance_reduced", "forward_kl"),
 ]

@@ -23,6 +23,8 @@ class RatioSums:
     ratio_squared: float = 0.0
     bounded: float = 0.0
     weight: float = 0.0
+    weight_squared: float = 0.0
+    weights_bounded: float = 0.0  # ratios of the weight's level: tokens, or rows
     truncated: float = 0.0
     vetoed: float = 0.0  # rows
     outside: float = 0.0  # clipped tokens
@@ -42,18 +44,18 @@ class RatioSums:
         """Of the trained tokens, those of vetoed rows among them; 0 without tokens."""
         return self.weight / max(1.0, self.tokens)
 
-    @property
-    def _ess(self) -> float:
-        if not self.tokens:
+    def _ess(self, total: float, squared: float) -> float:
+        if not self.tokens or not squared:
             return 1.0
-        share = self.ratio**2 / (self.tokens * self.ratio_squared)
-        return min(1.0, share)  # equal ratios may round to more
+        return min(1.0, total**2 / (self.tokens * squared))  # equal ratios may round to more
 
     def metrics(self) -> dict[str, float]:
         """Over the trained tokens of all micro-batches; neutral values when there are none.
 
         k1, k3: estimates in nats of KL(sampler || policy); k3 >= 0. chi2: mean of ratio^2, minus 1.
-        ess: (sum of ratios)^2 / (tokens x sum of their squares), in (0, 1].
+        ess: (sum of token ratios)^2 / (tokens x sum of their squares), in (0, 1]. weight_ess: the same of the
+        weights that the loss uses, at their level and regularised; 1 where it uses none or all are 0.
+        weights_bounded: ratios of that level (tokens, or whole rows) that were held at e^+-20, a count.
         clip_fraction, truncated, bounded: shares of tokens. vetoed: share of sequences.
         staleness, stalest: mean and largest number of updates since the token's weights.
         """
@@ -62,7 +64,9 @@ class RatioSums:
             "clip_fraction": self.outside / tokens,
             "k1": self.k1 / tokens,
             "k3": self.k3 / tokens,
-            "ess": self._ess,
+            "ess": self._ess(self.ratio, self.ratio_squared),
+            "weight_ess": self._ess(self.weight, self.weight_squared),
+            "weights_bounded": self.weights_bounded,
             "chi2": self.ratio_squared / tokens - 1 if self.tokens else 0.0,
             "truncated": self.truncated / tokens,
             "vetoed": self.vetoed / sequences,
@@ -104,6 +108,8 @@ def observe(
         ratio_squared=float(ratio.square().sum()),
         bounded=float(level.bounded),
         weight=float(weights.values_BT[mask_BT].double().sum()) if weights else 0.0,
+        weight_squared=float(weights.values_BT[mask_BT].double().square().sum()) if weights else 0.0,
+        weights_bounded=float(weights.bounded) if weights else 0.0,
         truncated=float(weights.truncated_BT[mask_BT].sum()) if weights else 0.0,
         vetoed=float((weights.vetoed_B & mask_BT.any(1)).sum()) if weights else 0.0,
         outside=float(clipped_BT[mask_BT].sum()) if clipped_BT is not None else 0.0,

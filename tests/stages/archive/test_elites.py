@@ -12,6 +12,7 @@ from stages.archive.stage import keep_best
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split
+from stages.engines.params import Sampling
 from stages.engines.protocol import Rollout
 from stages.sampling.judged import Judged
 
@@ -25,7 +26,7 @@ def sample(text: str, logprob: float, length: int = 2) -> Judged:
     domain = Letters(Path())
     verdict = domain.verify([PROMPT], [text])[0]
     signature = domain.signature(PROMPT, text) if verdict.reward else None
-    rollout = Rollout(0, [7] * length, [logprob / length] * length, StopReason.EOS, 0)
+    rollout = Rollout(0, [7] * length, [logprob / length] * length, StopReason.EOS, 0, 0, Sampling())
     return Judged(ROW, [2, 3], 0, rollout, text, Judgement(verdict, signature))
 
 

@@ -7,6 +7,7 @@ from stages.archive.granularity import Granularity
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split, Verdict
+from stages.engines.params import Sampling
 from stages.engines.protocol import Rollout
 from stages.errors import GuardError
 from stages.sampling.judged import Judged
@@ -15,7 +16,7 @@ ROW = PromptRow(Prompt("p", "toy", "family", "question", {}, Split.TRAIN, "open"
 
 
 def told(text: str, signature: str, reading: str = "a") -> Judged:
-    rollout = Rollout(0, [5, 1], [-1.0, -1.0], StopReason.EOS, 0)
+    rollout = Rollout(0, [5, 1], [-1.0, -1.0], StopReason.EOS, 0, 0, Sampling())
     return Judged(ROW, [2, 3], 0, rollout, text, Judgement(Verdict(reward=1.0, reading=reading), signature))
 
 

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from data_contracts.values import StopReason
 from stages.engines.agreement import recomputed_logprobs_BT
 from stages.engines.batch import align_to_targets, completion_batch
+from stages.engines.frozen import FrozenModel
 from stages.engines.hf import HfEngine, draw, open_engine, sampling_logprobs
 from stages.engines.params import EngineParams, Sampling
 from stages.errors import GuardError, PosttrainError
@@ -146,8 +148,24 @@ def test_the_distribution_of_the_loaded_weights_is_what_sampled(base):
     assert not found[~batch.mask_BT].any()
 
 
-def test_a_model_that_caps_its_logits_cannot_be_asked_a_block_at_a_time(base):
-    engine = open_engine(base, EngineParams(), Runtime(threads=1))
-    engine.model.config.final_logit_softcapping = 30.0
-    with pytest.raises(GuardError, match=r"set centering.kind to head"):
+@pytest.mark.parametrize(
+    ("family", "scale"), [("Granite", {"logits_scaling": 7.0}), ("Cohere", {"logit_scale": 0.2})]
+)
+def test_a_model_that_changes_its_logits_cannot_be_asked_a_block_at_a_time(family, scale, tmp_path):
+    shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=64,
+        num_key_value_heads=2,
+        bos_token_id=None,
+        eos_token_id=1,
+        pad_token_id=0,
+        **shape,
+        **scale,
+    )
+    model = getattr(transformers, f"{family}ForCausalLM")(config)
+    engine = HfEngine(model, batch_rows=4)
+    with pytest.raises(GuardError, match=r"scales or caps its logits.*set centering.kind to head"):
         engine.distribution(completion_batch([[2, 40]], [[3, 1]], 0), 1.0)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(GuardError, match="take another teacher"):
+        FrozenModel(tmp_path, micro_batch_rows=4)

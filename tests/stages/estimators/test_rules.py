@@ -25,7 +25,7 @@ from stages.rl.params import RlParams
 
 TRUNCATE = {"kind": "truncate"}
 TIS = {"kind": "policy_gradient", "ratio": {"regulariser": TRUNCATE}}
-CENTRED = {"loss": TIS, "centering": {}}
+CENTRED = {"loss": TIS, "centering": {}, "advantage": {"kind": "rloo"}}
 
 
 def sequence(level="sequence", kind="truncate"):
@@ -57,14 +57,14 @@ REFUSED = {
     **{
         f"token level without centering, {kind}": (
             {"loss": sequence("token", kind)},
-            rf"regulariser \({kind}\) pulls the policy towards its sampler.*"
+            rf"token ratio \({kind}\) pulls the policy towards its sampler.*"
             r"set centering.kind to full_vocabulary or head, or acknowledge_prefix_bias to true",
         )
         for kind in ("uncorrected", "truncate", "clip", "mask")
     },
     "token level without centering, cispo": (
         {"loss": {"kind": "cispo"}},
-        r"regulariser \(clip\) pulls the policy towards its sampler",
+        r"token ratio \(clip\) pulls the policy towards its sampler",
     ),
     "a regularised correction of ppo": (
         {"loss": {"kind": "ppo_clip", "correction": {"regulariser": TRUNCATE}}},
@@ -85,31 +85,70 @@ REFUSED = {
     # the baseline that centering and sequence levels need
     "centering, reinforce++": (
         {**CENTRED, "advantage": {"kind": "reinforce_pp"}},
-        r"score centering needs a group-centred advantage.*reinforce_pp is not: set advantage.kind to rloo",
+        r"minus its group's mean and nothing else, and reinforce_pp is not: set advantage.kind to rloo",
     ),
     "centering, critic": (
         {**CENTRED, "advantage": {"kind": "gae"}},
-        r"score centering needs a group-centred advantage.*gae is not",
+        r"minus its group's mean and nothing else, and gae is not",
     ),
-    "centering, signbalance over the batch": (
+    **{
+        f"centering, {kind}": (
+            {**CENTRED, "advantage": {"kind": kind}},
+            rf"minus its group's mean and nothing else, and {kind} is not: set advantage.kind to rloo",
+        )
+        for kind in ("grpo", "reinforce_pp_baseline")
+    },
+    "centering, signbalance": (
+        {**CENTRED, "advantage": {"kind": "signbalance"}, "aggregation": {"kind": "sequence_mean"}},
+        r"minus its group's mean and nothing else, and signbalance is not",
+    ),
+    "centering, sequence mean": (
+        {**CENTRED, "aggregation": {"kind": "sequence_mean"}},
+        r"sequence_mean divides by a length that is not: set aggregation.kind to token_mean or fixed_length",
+    ),
+    **{
+        f"{level} level that is not exact, {name}": (
+            {"loss": {"kind": "policy_gradient", "ratio": ratio}, "advantage": advantage, **more},
+            rf"a {level} ratio that is not exact drifts.*{advantage['kind']} does not centre groups",
+        )
+        for level, name, ratio, advantage, more in (
+            ("geometric", "none", {"level": "geometric"}, {"kind": "reinforce_pp"}, {}),
+            ("sequence", "veto", {"level": "sequence", "veto_below": 0.1}, {"kind": "gae"}, {}),
+            (
+                "sequence",
+                "clamped signbalance",
+                {"level": "sequence", "regulariser": TRUNCATE},
+                {"kind": "signbalance", "rho_max": 2.0},
+                {"aggregation": {"kind": "sequence_mean"}},
+            ),
+            (
+                "sequence",
+                "the paper's signbalance",
+                {"level": "sequence", "regulariser": TRUNCATE},
+                {"kind": "signbalance", "all_correct": "paper"},
+                {"aggregation": {"kind": "sequence_mean"}},
+            ),
+        )
+    },
+    "a veto on the exact token ratio": (
+        {"loss": {"kind": "policy_gradient", "ratio": {"veto_below": 1e-4}}},
+        r"token ratio \(a sequence veto\) pulls the policy.*set loss.ratio.veto_below to null, or",
+    ),
+    "gspo, critic": (
+        {"loss": {"kind": "gspo"}, "aggregation": {"kind": "sequence_mean"}, "advantage": {"kind": "gae"}},
+        r"a critic's advantage of each token would be averaged away: set loss.kind to ppo_clip",
+    ),
+    "dynamic sampling, signbalance over the batch": (
         {
-            **CENTRED,
             "advantage": {"kind": "signbalance", "scope": "batch"},
             "aggregation": {"kind": "sequence_mean"},
+            "dynamic_sampling": {},
         },
-        r"signbalance is not: set advantage.kind",
-    ),
-    "centering, signbalance as in the paper": (
-        {
-            **CENTRED,
-            "advantage": {"kind": "signbalance", "all_correct": "paper"},
-            "aggregation": {"kind": "sequence_mean"},
-        },
-        r"signbalance is not: set advantage.kind",
+        r"dynamic sampling drops the groups that signbalance would learn from",
     ),
     "a regularised sequence ratio without a centred group": (
         {"loss": sequence("geometric", "clip"), "advantage": {"kind": "gae"}},
-        r"a regularised ratio at geometric level drifts.*set advantage.kind to rloo or dr_grpo",
+        r"a geometric ratio that is not exact drifts.*set advantage.kind to rloo or dr_grpo",
     ),
     # methods.md 4(c)
     "signbalance, token mean": (
@@ -171,17 +210,21 @@ ALLOWED = {
     "dapo": {"dynamic_sampling": {}, "overlong": {"cache": 8}, "loss": {"clip_high": 0.28}},
     "dr grpo": {"advantage": {"kind": "dr_grpo"}, "aggregation": {"kind": "fixed_length", "length": 96}},
     "signbalance": {"advantage": {"kind": "signbalance"}, "aggregation": {"kind": "sequence_mean"}},
-    "centred signbalance": {
-        **CENTRED,
-        "advantage": {"kind": "signbalance"},
-        "aggregation": {"kind": "sequence_mean"},
-    },
     "centred tis": CENTRED,
-    "centred icepop": {"loss": sequence("token", "mask"), "centering": {"kind": "head", "k": 64}},
-    "centred cispo": {"loss": {"kind": "cispo"}, "centering": {"kind": "head"}},
+    "centred icepop": {
+        **CENTRED,
+        "loss": sequence("token", "mask"),
+        "centering": {"kind": "head", "k": 64},
+    },
+    "centred cispo": {
+        **CENTRED,
+        "loss": {"kind": "cispo"},
+        "aggregation": {"kind": "fixed_length", "length": 9},
+    },
+    "geometric ratio, group baseline": {"loss": sequence("geometric", "none")},
     "exact token ratio, centred although the mean is zero": {
+        **CENTRED,
         "loss": sequence("token", "none"),
-        "centering": {},
     },
     "acknowledged": {"loss": TIS, "acknowledge_prefix_bias": True, "sampler_lag": 4},
     "exact ratio of a stale sampler": {"loss": sequence("token", "none"), "sampler_lag": 4},

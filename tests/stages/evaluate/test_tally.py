@@ -12,6 +12,7 @@ from data_contracts.values import StopReason
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split, Unscorable, Verdict
+from stages.engines.params import Sampling
 from stages.engines.protocol import Rollout
 from stages.errors import GuardError
 from stages.evaluate.summary import spread, summarise
@@ -32,7 +33,7 @@ def row(name="p", capability="count", split=Split.TEST_VALUES, ambiguity=""):
 
 def group(of, judgements, stop=StopReason.EOS):
     return [
-        Judged(of, [1], i, Rollout(0, [5, 6, 7], [-1.0] * 3, stop, 0), "text", judgement)
+        Judged(of, [1], i, Rollout(0, [5, 6, 7], [-1.0] * 3, stop, 0, 0, Sampling()), "text", judgement)
         for i, judgement in enumerate(judgements)
     ]
 

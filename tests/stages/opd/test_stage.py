@@ -16,10 +16,10 @@ from stages.domains.protocol import Split
 from stages.engines.batch import completion_batch
 from stages.engines.chat import prompt_ids
 from stages.engines.hf import open_engine
-from stages.engines.params import OptimizerParams, Sampling, Schedule
+from stages.engines.params import EngineParams, OptimizerParams, Sampling, Schedule
 from stages.engines.torch_trainer import open_trainer
 from stages.errors import GuardError
-from stages.estimators.params import FullVocabularyKl, SampledKl, TopKKl, VarianceReducedKl
+from stages.estimators.params import ForwardKl, FullVocabularyKl, SampledKl, TopKKl, VarianceReducedKl
 from stages.estimators.plateau import PlateauDetector
 from stages.opd.loss import DistillationTerm
 from stages.opd.params import OpdParams, PlateauParams
@@ -87,7 +87,7 @@ def test_reverse_kl_on_the_students_own_samples_falls(world, base, teacher, tmp_
 def test_the_loss_is_the_mean_reverse_kl_over_sampled_tokens_at_the_sampling_temperature(base, teacher):
     trainer = open_trainer(base, OptimizerParams(), 1, Runtime())
     batch = completion_batch([[2, 40, 3], [2, 41, 42, 3]], [[50, 51, 1], [52]], 0)
-    teacher_model, total = Teacher(teacher), 0.0
+    teacher_model, total = Teacher(teacher, 32), 0.0
     term = DistillationTerm(batch, teacher_model, torch.zeros(batch.mask_BT.shape), 0.7, FullVocabularyKl())
     for micro in batch.micro_batches(1):
         total += float(term.loss(trainer.forward(micro), micro).detach())
@@ -106,7 +106,7 @@ def test_the_loss_is_the_mean_reverse_kl_over_sampled_tokens_at_the_sampling_tem
 
 def distillation_gradient(trainer, batch, teacher, estimator):
     trainer.model.zero_grad(set_to_none=True)
-    term = DistillationTerm(batch, Teacher(teacher), torch.zeros(batch.mask_BT.shape), 0.7, estimator)
+    term = DistillationTerm(batch, Teacher(teacher, 32), torch.zeros(batch.mask_BT.shape), 0.7, estimator)
     for micro in batch.micro_batches(1):
         term.loss(trainer.forward(micro), micro).backward()
     return term, torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
@@ -124,10 +124,16 @@ def test_each_estimator_of_the_recipe_reaches_the_loss(world, base, teacher):
 
     places = batch.mask_BT.reshape(-1).nonzero().squeeze(1)
     student = (trainer.forward(batch).logits_BTV.flatten(0, 1)[places] / 0.7).log_softmax(-1)
-    taught = Teacher(teacher).distribution(batch, 0.7).logprobs_NV(places)
+    taught = Teacher(teacher, 32).distribution(batch, 0.7).logprobs_NV(places)
     target = batch.target_BT.reshape(-1)[places].unsqueeze(1)
     d = (taught - student).gather(1, target).detach()
     kl = (student.exp() * (student - taught)).sum(1, keepdim=True).detach()
+    trainer.model.zero_grad(set_to_none=True)
+    (-(taught.exp() * student).sum(1).mean()).backward(retain_graph=True)
+    cross_entropy = torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
+    term, own = distillation_gradient(trainer, batch, teacher, ForwardKl())
+    assert torch.allclose(own, cross_entropy, rtol=0, atol=1e-5)
+    assert term.reverse_kl == pytest.approx(-float(d.mean()), abs=1e-5)
     for estimator, advantage in ((SampledKl(), d), (VarianceReducedKl(), d + kl)):
         trainer.model.zero_grad(set_to_none=True)
         (-advantage * student.gather(1, target)).mean().backward(retain_graph=True)
@@ -137,7 +143,7 @@ def test_each_estimator_of_the_recipe_reaches_the_loss(world, base, teacher):
         assert term.reverse_kl == pytest.approx(-float(d.mean()), abs=1e-5)
 
 
-@pytest.mark.parametrize("estimator", [TopKKl(k=8), SampledKl(), VarianceReducedKl()])
+@pytest.mark.parametrize("estimator", [TopKKl(k=8), SampledKl(), VarianceReducedKl(), ForwardKl()])
 def test_a_distillation_runs_with_each_estimator(world, base, teacher, tmp_path, estimator):
     attempt, _ = distilled(world, tmp_path, opd_params(max_steps=2, estimator=estimator), base, teacher)
     assert not attempt.has_weights_of(base)
@@ -229,8 +235,8 @@ def test_the_teacher_speaks_once_a_step_and_never_after_the_switch(
     retired = []
     leave = Teacher.retire
     monkeypatch.setattr(Teacher, "retire", lambda self: retired.append(len(calls)) or leave(self))
-    attempt, _ = distilled(world, tmp_path, opd_params(max_steps=3), base, teacher)
-    assert len(calls) == switch(attempt)["teacher_calls"] == 3
+    distilled(world, tmp_path, opd_params(max_steps=3), base, teacher)
+    assert len(calls) == 3
     assert retired == [3]
 
 
@@ -269,6 +275,16 @@ def test_a_policy_of_another_tokenizer_is_refused_before_anything_runs(world, ba
     other = world.random_model("other", seed=1, tokenizer=train_tokenizer(["how", "many"] * 3, 320))
     with pytest.raises(GuardError, match="share the student's tokenizer"):
         distilled(world, tmp_path, opd_params(), base, other)
+
+
+@pytest.mark.parametrize("estimator", [SampledKl(), VarianceReducedKl()])
+def test_a_sampled_form_needs_an_engine_that_samples_the_student(estimator):
+    bfloat16 = EngineParams(dtype="bfloat16")
+    with pytest.raises(
+        ValueError, match=r"set engine.dtype to float32, or estimator.kind to full_vocabulary"
+    ):
+        opd_params(estimator=estimator, engine=bfloat16)
+    assert opd_params(engine=bfloat16).engine == bfloat16
 
 
 def test_parameters_that_contradict_each_other_are_refused():

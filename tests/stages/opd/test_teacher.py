@@ -13,23 +13,22 @@ from stages.prompts.tokenizer import train_tokenizer
 BATCH = completion_batch([[2, 40, 3], [2, 3]], [[50, 51, 1], [52]], 0)
 
 
-def test_calls_are_counted_and_need_no_gradient(world, teacher):
-    model = Teacher(teacher)
+def test_it_repeats_itself_and_needs_no_gradient(world, teacher):
+    model = Teacher(teacher, 32)
     places = torch.arange(10)
     logprobs = [model.distribution(BATCH, 1.0).logprobs_NV(places) for _ in range(3)]
-    assert model.calls == 3
     assert logprobs[0].shape == (10, len(world.tokenizer)) and not logprobs[0].requires_grad
     assert torch.equal(logprobs[0], logprobs[2])
 
 
 @pytest.mark.oracle("6.3")
-def test_a_retired_teacher_refuses_and_counts_no_call(teacher):
-    model = Teacher(teacher)
+def test_a_retired_teacher_refuses(teacher):
+    model = Teacher(teacher, 32)
     model.distribution(BATCH, 1.0)
     model.retire()
     with pytest.raises(GuardError, match="after the switch"):
         model.distribution(BATCH, 1.0)
-    assert model.calls == 1 and model.model is None
+    assert model.model is None
 
 
 def test_another_tokenizer_is_refused_by_what_differs(world, base, tmp_path):

@@ -8,6 +8,7 @@ from data_contracts.values import StopReason
 from stages.domains.pool import Judgement
 from stages.domains.prompt_table import PromptRow
 from stages.domains.protocol import Prompt, Split, Unscorable, Verdict
+from stages.engines.params import Sampling
 from stages.engines.protocol import Rollout
 from stages.errors import GuardError
 from stages.opd.validation import score
@@ -18,7 +19,7 @@ RIGHT, WRONG, NONE = Verdict(reward=1.0), Verdict(reward=0.0), Verdict(unscorabl
 
 
 def group(*verdicts: Verdict) -> list[Judged]:
-    rollout = Rollout(0, [7], [-1.0], StopReason.EOS, 0)
+    rollout = Rollout(0, [7], [-1.0], StopReason.EOS, 0, 0, Sampling())
     return [Judged(ROW, [2], i, rollout, "", Judgement(verdict, None)) for i, verdict in enumerate(verdicts)]
 
 

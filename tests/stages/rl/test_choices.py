@@ -44,8 +44,13 @@ CHOICES = {
     "signbalance": {"advantage": SignBalance(rho_max=2.0), "aggregation": SequenceMean()},
     "gae": {"advantage": Gae(), "updates_per_batch": 2},
     "gspo": {"loss": Gspo(), "aggregation": SequenceMean(), "updates_per_batch": 2},
-    "cispo": {"loss": Cispo(), "centering": Head(k=16)},
-    "centred": {"loss": TRUNCATED, "centering": FullVocabulary(), "sampler_lag": 2},
+    "cispo": {"loss": Cispo(), "centering": Head(k=16), "advantage": DrGrpo()},
+    "centred": {
+        "loss": TRUNCATED,
+        "centering": FullVocabulary(),
+        "sampler_lag": 2,
+        "advantage": Rloo(),
+    },
     "penalty": {"kl": KlPenalty(coefficient=0.5)},
 }
 
@@ -55,9 +60,11 @@ def test_every_choice_trains_and_tells_its_numbers(trained, rl_params, base, nam
     attempt, _ = trained(name, rl_params(steps=3, **CHOICES[name]))
     assert not attempt.has_weights_of(base)
     told = attempt.metrics()
-    assert all(row["logprob_gap"] < 1e-5 for row in told)
+    assert all((row["logprob_gap"] or 0.0) < 1e-5 for row in told)
     expected = {
-        "signbalance": {"clamped", "all_correct", "largest_ratio"},
+        "centred": {"drift", "sampler_gap"},
+        "penalty": {"reference_kl"},
+        "signbalance": {"clamped", "all_correct", "all_wrong", "largest_ratio"},
         "gae": {"value_loss"},
         "cispo": {"head_mass", "floored"},
     }.get(name, set())
@@ -77,7 +84,7 @@ def test_choices_differ_in_what_they_train(trained, rl_params):
 
 
 def test_a_stale_sampler_says_so_in_every_token_and_metric(trained, rl_params):
-    params = rl_params(steps=5, sampler_lag=2, loss=TRUNCATED, centering=FullVocabulary())
+    params = rl_params(steps=5, **CHOICES["centred"])
     attempt, _ = trained("stale", params)
     for row in read(attempt.out("rollouts"), "rollouts/1").to_pylist():
         assert set(row["weight_version"]) == {max(0, row["step"] - 2)}

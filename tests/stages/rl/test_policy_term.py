@@ -10,6 +10,7 @@ from stages.domains.protocol import Unscorable, Verdict
 from stages.engines.hf import open_engine
 from stages.engines.params import EngineParams, OptimizerParams, Sampling, ValueHeadParams
 from stages.engines.torch_trainer import TorchTrainer, open_trainer
+from stages.errors import GuardError, PosttrainError
 from stages.estimators.params import (
     Cispo,
     Clip,
@@ -31,7 +32,8 @@ from stages.estimators.params import (
     Uncorrected,
 )
 from stages.rl.elites import ReplayElite
-from stages.rl.experience import experience
+from stages.rl.experience import experience, scored
+from stages.rl.policy import open_policy
 from stages.rl.policy_term import PolicyTerm
 from stages.rl.replay_term import replay_term
 from stages.rl.worth import with_variance_P, worth
@@ -58,6 +60,7 @@ ESTIMATORS = {
     "uncorrected": {
         "loss": PolicyGradient(ratio=Ratio(regulariser=Uncorrected())),
         "centering": Head(k=HEAD),
+        "advantage": Rloo(),
     },
     "cispo": {"loss": Cispo(), "acknowledge_prefix_bias": True, "kl": KlPenalty(coefficient=0.1)},
     "gspo": {
@@ -180,7 +183,10 @@ def test_both_centerings_agree_when_the_head_is_the_vocabulary(
     ratio = Ratio(regulariser=Truncate(high=1.1))
     whole = sample(train_rows, 8, SAMPLING, seed=3, head=len(world.tokenizer))
     found = [
-        gradient(moved, [term(whole, loss=PolicyGradient(ratio=ratio), centering=centering)])
+        gradient(
+            moved,
+            [term(whole, loss=PolicyGradient(ratio=ratio), centering=centering, advantage=Rloo())],
+        )
         for centering in (FullVocabulary(), Head(k=len(world.tokenizer)))
     ]
     uncentred = gradient(moved, [term(whole, loss=PolicyGradient(ratio=ratio), acknowledge_prefix_bias=True)])
@@ -191,7 +197,7 @@ def test_both_centerings_agree_when_the_head_is_the_vocabulary(
 def test_with_the_exact_ratio_there_is_nothing_to_centre(groups, moved, term):
     """sum_v q_v (p_v / q_v) grad log p_v = 0, however far the policy has moved."""
     centred, plain = (
-        gradient(moved, [term(groups, loss=PolicyGradient(), centering=centering)])
+        gradient(moved, [term(groups, loss=PolicyGradient(), centering=centering, advantage=Rloo())])
         for centering in (FullVocabulary(), None)
     )
     assert torch.allclose(centred, plain, rtol=0, atol=2e-6) and plain.abs().max() > 1e-3
@@ -276,16 +282,91 @@ def test_a_stale_sample_is_no_disagreement_of_engine_and_trainer(groups, moved, 
     assert policy.agreement.tokens == 0 and policy.metrics()["staleness"] == 4.0
 
 
-def test_a_sampler_that_is_not_the_one_that_sampled_shows_in_the_gap(groups, moved, term, base):
+def test_a_sampler_that_is_not_the_one_that_sampled_is_refused(groups, moved, term, base):
     """Full-vocabulary centering recomputes what the engine says it drew from."""
     policy = term(groups, **ESTIMATORS["truncated"])
     gradient(moved, [policy])
-    assert policy.agreement.tokens > 0 and policy.agreement.gap < 1e-5
-    policy.agreement = type(policy.agreement)()
+    gaps = policy.require_agreement(1e-3, step=1)
+    assert gaps["logprob_gap"] is None and gaps["sampler_gap"] < 1e-5  # stale, and drawn by the engine
+    policy = term(groups, **ESTIMATORS["truncated"])
     policy.engine = open_engine(base, EngineParams(), Runtime(threads=1))
     policy.engine.load_weights(moved.weights(), 7)
     gradient(moved, [policy])
-    assert policy.agreement.gap > 1e-2
+    with pytest.raises(PosttrainError, match="disagree by"):
+        policy.require_agreement(1e-3, step=1)
+
+
+def test_centering_of_the_exact_ratio_that_moves_something_is_refused(groups, moved, term):
+    policy = term(groups, loss=PolicyGradient(), centering=FullVocabulary(), advantage=Rloo())
+    gradient(moved, [policy])
+    assert policy.sums["drift"] / policy.ratios.tokens < 1e-5
+    policy.require_agreement(1e-3, step=1)
+    policy.sums["drift"] = 0.01 * policy.ratios.tokens
+    with pytest.raises(GuardError, match=r"mean score is 1\.0e-02 a token at step 1 and must be 0"):
+        policy.require_agreement(1e-3, step=1)
+
+
+def test_centering_tells_the_drift_that_it_removes(groups, moved, trainer, term):
+    stale, fresh = (term(groups, version=v, **ESTIMATORS["truncated"]) for v in (1, 0))
+    gradient(moved, [stale])
+    gradient(trainer, [fresh])
+    assert stale.metrics()["drift"] > 1e-3 > 1e-4 > fresh.metrics()["drift"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"scored_version": 1}, "carry log-probs of other weights than drew them"),
+        ({"weight_version": 9, "scored_version": 9}, "newer than the policy's 3"),
+        (
+            {"sampling": Sampling(max_new_tokens=8, temperature=0.7)},
+            "score it at the temperature that sampled",
+        ),
+        ({"sampling": Sampling(max_new_tokens=8, top_k=20)}, "is not scored on that support: record"),
+    ],
+)
+def test_what_a_rollout_records_about_its_sampler_is_held_against_the_loss(
+    groups, rl_params, world, base, changes, sentence
+):
+    """Not what the recipe says that the sampler did."""
+    params = rl_params()
+    policy = open_policy(world.attempt(world.root / "unused", params, policy=base).context())
+    lying = [[replace(s, rollout=replace(s.rollout, head_ids=None, **changes)) for s in g] for g in groups]
+    taken = experience(lying, worth(lying, params), params, pad_id=0)
+    with pytest.raises(GuardError, match=sentence):
+        scored(taken, policy, params, version=3)
+
+
+def test_a_batch_that_was_sampled_in_two_ways_is_refused(groups, rl_params):
+    params, hot = rl_params(), Sampling(max_new_tokens=8, temperature=1.3)
+    mixed = [[replace(s, rollout=replace(s.rollout, sampling=hot)) for s in g] for g in groups[:4]] + groups[
+        4:
+    ]
+    with pytest.raises(GuardError, match="sampled in 2 different ways"):
+        experience(mixed, worth(mixed, params), params, pad_id=0)
+
+
+def test_the_reference_is_asked_a_micro_batch_at_a_time_and_at_the_sampling_temperature(
+    groups, rl_params, world, teacher
+):
+    hot = Sampling(max_new_tokens=8, temperature=1.3)
+    params = rl_params(kl=KlPenalty(coefficient=0.1), sampling=hot)
+    runtime = {"micro_batch_rows": 7}
+    policy = open_policy(world.attempt(world.root / "unused", params, runtime, policy=teacher).context())
+    rows = []
+    hook = policy.reference.model.base_model.register_forward_hook(
+        lambda _m, _a, out: rows.append(len(out[0]))
+    )
+    heated = [[replace(s, rollout=replace(s.rollout, sampling=hot)) for s in g] for g in groups]
+    taken = scored(experience(heated, worth(heated, params), params, pad_id=0), policy, params, version=0)
+    hook.remove()
+    assert max(rows) == 7 and sum(rows) == len(taken.batch.rows_B)
+    logits = (
+        policy.reference.model(taken.batch.input_BT, attention_mask=taken.batch.attention_BT).logits / 1.3
+    )
+    expected = logits.log_softmax(-1).gather(-1, taken.batch.target_BT.unsqueeze(-1)).squeeze(-1)
+    mask = taken.batch.mask_BT
+    torch.testing.assert_close(taken.reference_BT[mask], expected[mask].detach(), rtol=0, atol=1e-5)
 
 
 def test_a_later_update_is_clipped_against_the_policy_before_the_first(groups, trainer, moved, term):
@@ -338,3 +419,5 @@ def test_the_penalty_has_the_gradient_of_its_kl_at_the_samples(groups, moved, te
     (0.7 * total).backward()
     expected = torch.cat([p.grad.flatten() for p in moved.model.parameters()])
     assert torch.allclose(found, expected, rtol=0, atol=2e-5) and expected.abs().max() > 1e-3
+    kl = (log_ratio.exp() * log_ratio)[batch.mask_BT].mean()
+    assert policy.metrics()["reference_kl"] == pytest.approx(float(kl), rel=1e-4)

@@ -272,7 +272,7 @@ class Pipeline:
                 {"step": 20 * n, "score": score, "standard_error": 0.02, "unscorable": 0}
                 for n, score in enumerate(scores)
             ]
-            decision = {"curve": curve, "switch_step": 100, "reason": "plateau", "teacher_calls": 100}
+            decision = {"curve": curve, "switch_step": 100, "reason": "plateau"}
             (folder / "switch.json").write_text(json.dumps(decision))
 
         history = [{"step": step, "reverse_kl": 1.0 / step, "gradient_norm": 0.5} for step in range(1, 101)]

@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.proof.tabular import Tabular
-from stages.estimators.params import Mask, Ratio
+from stages.estimators.params import Level, Mask, Ratio
 from stages.estimators.ratios import RatioSums, observe, weights_BT
 
 NEUTRAL = {
+    "weight_ess": 1.0,
+    "weights_bounded": 0.0,
     "clip_fraction": 0.0,
     "k1": 0.0,
     "k3": 0.0,
@@ -82,6 +84,8 @@ def test_metrics_of_known_ratios():
             "k3": sum(ratio - 1 - math.log(ratio) for ratio in used) / 6,
             "ess": sum(used) ** 2 / (6 * sum(ratio**2 for ratio in used)),
             "chi2": sum(ratio**2 for ratio in used) / 6 - 1,
+            "weight_ess": (1.0 + 1.25) ** 2 / (6 * (1.0 + 1.25**2)),
+            "weights_bounded": 0.0,
             "truncated": 3 / 6,
             "vetoed": 1 / 2,
             "bounded": 0.0,
@@ -115,3 +119,15 @@ def test_sums_add_up_over_micro_batches_whatever_the_split():
 def test_bounded_ratios_are_a_share_of_the_tokens():
     metrics = observe(torch.tensor([[50.0, -50.0, 0.0, 1.0]]), torch.ones(1, 4)).metrics()
     assert metrics["bounded"] == 0.5 and math.isfinite(metrics["chi2"])
+
+
+def test_a_sequence_ratio_that_is_held_at_the_bound_leaves_a_trace():
+    """Each token's ratio is far from e^20, the product of the row is not."""
+    log_ratio, mask = torch.full((2, 5), 6.0, dtype=torch.float64), torch.ones(2, 5)
+    log_ratio[1] = 0.1
+    weights = weights_BT(log_ratio, mask, Ratio(level=Level.SEQUENCE))
+    metrics = observe(log_ratio, mask, weights).metrics()
+    assert (metrics["weights_bounded"], metrics["bounded"]) == (1.0, 0.0)
+    held, other = math.exp(20.0), math.exp(0.5)
+    expected = (5 * held + 5 * other) ** 2 / (10 * (5 * held**2 + 5 * other**2))
+    assert metrics["weight_ess"] == pytest.approx(expected) and metrics["ess"] > metrics["weight_ess"]
