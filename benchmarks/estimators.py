@@ -1,10 +1,10 @@
 """What each estimator does to a gradient, and what it costs; and whether the tests would notice wrong code.
 
-`python -m benchmarks.estimators` prints three tables and writes benchmarks/results/estimators.json: bias and
-variance of every combination against the exact gradient, drift on positions that must not move, time and
-memory of each loss. `--profile ci` is a smaller version within a minute, and writes nothing. `--mutations`
-runs the tests against every mutant and writes benchmarks/results/mutations.json; it ends with 1 if one
-survives.
+`python -m benchmarks.estimators` prints four tables and writes benchmarks/results/estimators.json: bias and
+variance of every combination against the exact gradient, what each advantage does to an easy and a hard
+prompt, drift on positions that must not move, time and memory of each loss. `--profile ci` is a smaller
+version within a minute, and writes nothing. `--mutations` runs the tests against every mutant and writes
+benchmarks/results/mutations.json, with `--only AREA` nothing; it ends with 1 if one survives.
 """
 
 import argparse
@@ -45,13 +45,15 @@ def tables(chosen: Profile) -> dict[str, object]:
     """Print each table as soon as it is there; the numbers behind them."""
     import torch
 
-    from benchmarks.proof import bias, drift, footprint
+    from benchmarks.proof import advantages, bias, drift, footprint
     from benchmarks.provenance import provenance
 
     torch.set_num_threads(1)  # the tables' tensors are small; the footprint's processes set their own
     began = time.perf_counter()
     of_bias = bias.measure(chosen.bias_seeds)
     print("\n".join(bias.lines(of_bias, chosen.bias_seeds)), end="\n\n", flush=True)
+    of_advantages = advantages.measure(chosen.bias_seeds)
+    print("\n".join(advantages.lines(of_advantages, chosen.bias_seeds)), end="\n\n", flush=True)
     of_drift = drift.measure(chosen.drift_seeds, chosen.drift_steps)
     print("\n".join(drift.lines(of_drift, chosen.drift_seeds, chosen.drift_steps)), end="\n\n", flush=True)
     of_footprint = footprint.measure(chosen.shape)
@@ -62,6 +64,7 @@ def tables(chosen: Profile) -> dict[str, object]:
         **provenance(),
         "seconds": round(seconds, 1),
         "bias": {"seeds": list(chosen.bias_seeds), "rows": of_bias},
+        "advantages": {"seeds": list(chosen.bias_seeds), "rows": of_advantages},
         "drift": {"seeds": list(chosen.drift_seeds), "steps": chosen.drift_steps, "rows": of_drift},
         "footprint": {
             "shape": asdict(chosen.shape),

@@ -274,12 +274,12 @@ def lines(rows: Sequence[dict[str, Any]], seeds: Sequence[int]) -> list[str]:
             continue
         mark = "  +ack" if row["acknowledged"] else "  *" if row["refused"] else ""
         found = {key: [of_seed[key] for of_seed in row["seeds"]] for key in row["seeds"][0]}
-        token = "-" if found["bias_token"][0] is None else _spread(found["bias_token"], ".2g")
+        token = "-" if found["bias_token"][0] is None else spread(found["bias_token"], ".2g")
         table.append(
             f"  {row['level']:9} {row['regulariser']:14} {row['baseline']:14} "
-            f"{'yes' if row['centred'] else 'no':7} {_spread(found['bias_true'], '.3f'):>20} "
-            f"{_spread(found['cosine_true'], '.3f'):>20} {token:>26} {mean(found['moved']):13.1g} "
-            f"{_spread(found['variance'], '.3f'):>20}{mark}"
+            f"{'yes' if row['centred'] else 'no':7} {spread(found['bias_true'], '.3f'):>20} "
+            f"{spread(found['cosine_true'], '.3f'):>20} {token:>26} {mean(found['moved']):13.1g} "
+            f"{spread(found['variance'], '.3f'):>20}{mark}"
         )
     table += [
         "  +ack: taken only with acknowledge_prefix_bias=true",
@@ -306,5 +306,6 @@ def _same_but_baseline(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all(one[key] == other[key] for key in ("level", "regulariser", "centred"))
 
 
-def _spread(values: Sequence[float], form: str) -> str:
+def spread(values: Sequence[float], form: str) -> str:
+    """The mean, and the lowest and highest."""
     return f"{mean(values):{form}} ({min(values):{form}}, {max(values):{form}})"

@@ -103,8 +103,12 @@ def run(only: str | None = None) -> int:
     clean_s: dict[str, float] = {}
     for verdict in _verdicts([(area, None) for area in chosen], {}):
         clean_s[verdict.area] = verdict.seconds
-        if verdict.outcome is not Outcome.SURVIVED:
-            print(f"{'FAILS':16} {verdict.area}: its tests fail without a mutant\n{verdict.output}")
+        if verdict.outcome is Outcome.SURVIVED:
+            print(f"{'passes':16} {verdict.area}: without a mutant, {verdict.seconds:.0f} s", flush=True)
+        else:
+            print(
+                f"{'FAILS':16} {verdict.area}: its tests fail without a mutant\n{verdict.output}", flush=True
+            )
             verdicts.append(verdict)
     failing = {verdict.area for verdict in verdicts}
     jobs = [(area, mutant) for area in chosen if area.name not in failing for mutant in area.mutants]
@@ -116,7 +120,10 @@ def run(only: str | None = None) -> int:
     seconds = time.perf_counter() - began
     counts = {outcome: sum(found.outcome is outcome for found in verdicts) for outcome in Outcome}
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    print(f"{len(jobs)} mutants in {len(chosen)} areas: {summary}; {seconds:.0f} s")
+    for verdict in verdicts:
+        if verdict.outcome not in (Outcome.KILLED, Outcome.TIMEOUT) or not verdict.mutant:
+            print(f"not killed: {verdict.area}: {verdict.mutant or 'its tests fail without a mutant'}")
+    print(f"{len(jobs)} mutants in {len(chosen)} areas: {summary}; {seconds:.0f} s", flush=True)
     if only is None:
         _write(verdicts, seconds)
     clean = counts[Outcome.SURVIVED] == counts[Outcome.BROKEN] == 0 and not failing

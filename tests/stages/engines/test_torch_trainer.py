@@ -13,6 +13,7 @@ from stages.engines.chat import answer_ids, answer_text, prompt_ids
 from stages.engines.params import OptimizerParams, Schedule, ValueHeadParams
 from stages.engines.supervised import cross_entropy
 from stages.engines.torch_trainer import TorchTrainer, learning_rate_factor, open_trainer
+from stages.errors import PosttrainError
 from stages.spec import Runtime
 
 OPTIMIZER = OptimizerParams(learning_rate=1e-2, warmup_steps=2)
@@ -179,6 +180,69 @@ def test_a_critic_in_surprise_does_not_shorten_the_models_step(base):
     weights = []
     for weight in (0.0, 1e6):
         trainer = critic_trainer(base)
+        # at zero, where it starts, not even a head that is not detached has a gradient to pass on
+        torch.nn.init.normal_(trainer.value_head.weight, generator=torch.Generator().manual_seed(0))
         trainer.step([(batch, lambda forward, micro, w=weight: loss(forward, micro, w))])
         weights.append([p.detach().clone() for p in trainer.model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+
+
+# the step and the score
+
+
+def row_losses(count):
+    return [(batch, cross_entropy(batch, [])) for batch in (rows(3, seed) for seed in range(count))]
+
+
+def test_a_step_takes_every_term_once_and_returns_the_models_norm(checkpoint):
+    """Clipped to its bound, and of this step's gradient alone."""
+    clipped = OptimizerParams(warmup_steps=0, clip_norm=1e-2)
+    trainer = open_trainer(checkpoint, clipped, 10, Runtime(micro_batch_rows=2), CRITIC)
+    own = open_trainer(checkpoint, clipped, 10, Runtime())
+    expected = sum(gradient(own, batch, 8) for batch in (rows(3, 0), rows(3, 1)))
+    norm = trainer.step(row_losses(2))
+    assert norm == pytest.approx(float(expected.norm()), rel=1e-4)
+    found = torch.cat([parameter.grad.flatten() for parameter in trainer.model.parameters()])
+    torch.testing.assert_close(found, expected / expected.norm() * 1e-2, rtol=1e-3, atol=1e-7)
+    trainer.step(row_losses(1))
+    assert trainer.model.lm_head.weight.grad.norm() <= 1.001e-2
+
+
+@pytest.mark.parametrize("where", ["logits_BTV", "values_BT"])
+def test_a_gradient_that_is_not_finite_moves_nothing(base, where):
+    trainer = critic_trainer(base)
+    batch = completion_batch([[2, 40, 3]], [[50, 51, 1]], 0)
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    with pytest.raises(PosttrainError, match="gradient is not finite, so no step was taken: lower"):
+        trainer.step([(batch, lambda forward, _: getattr(forward, where).sum() * float("nan"))])
+    assert all(torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+    assert not trainer.value_head.weight.any()
+
+
+def test_scores_are_at_the_temperature_and_in_the_places_of_the_batch(checkpoint):
+    trainer = open_trainer(checkpoint, OPTIMIZER, 10, Runtime(micro_batch_rows=2), CRITIC)
+    torch.nn.init.normal_(trainer.value_head.weight, generator=torch.Generator().manual_seed(0))
+    batch = rows(7)
+    with torch.no_grad():
+        outputs = trainer.model(batch.input_BT, output_hidden_states=True)
+        values_BT = trainer.value_head(outputs.hidden_states[-1]).squeeze(-1).where(batch.mask_BT, 0.0)
+    logp_BTV = (outputs.logits / 0.7).log_softmax(-1)
+    expected_BT = logp_BTV.gather(-1, batch.target_BT.unsqueeze(-1)).squeeze(-1).where(batch.mask_BT, 0.0)
+    found = trainer.score(batch, 0.7)
+    torch.testing.assert_close(found.logprobs_BT, expected_BT, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.values_BT, values_BT, rtol=0, atol=1e-5)
+
+
+def test_the_critic_has_its_own_learning_rate_and_the_schedule(base):
+    optimizer = OptimizerParams(learning_rate=1e-3, warmup_steps=4, schedule=Schedule.CONSTANT)
+    trainer = open_trainer(base, optimizer, 10, Runtime(threads=1), CRITIC)
+    batch = completion_batch([[2, 40, 3]], [[50, 51, 1]], 0)
+    for share in (0.25, 0.5, 0.75, 1.0):
+        rates = [group["lr"] for group in trainer.optimizer.param_groups]
+        assert rates == pytest.approx([1e-3 * share, 0.05 * share])
+        trainer.step([(batch, critic_loss)])
+
+
+def test_the_model_is_never_in_training_mode(model):
+    """Dropout would make the ratio of a fresh sample another than 1."""
+    assert not TorchTrainer(model.train(), OPTIMIZER, 10, Runtime()).model.training

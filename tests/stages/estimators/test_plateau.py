@@ -54,6 +54,8 @@ def test_min_and_max_steps():
     bounded = Plateau(delta=0.01, patience=2, min_steps=60)
     taken = decisions(bounded, [0.5] * 6, every=10, max_steps=100)
     assert [d is Decision.PLATEAU for d in taken] == [False] * 5 + [True]
+    at_the_end = decisions(bounded, [0.5] * 6, every=10, max_steps=60)
+    assert at_the_end[-1] is Decision.PLATEAU  # what it was stopped for, also where it would have ended
     rising = decisions(bounded, [0.1 * i for i in range(10)], every=10, max_steps=100)
     assert rising == [Decision.CONTINUE] * 9 + [Decision.MAX_STEPS]
 
