@@ -145,7 +145,8 @@ def drift_N(mass_NV: Tensor, p_NV: Tensor) -> Tensor:
     0 where the mass is proportional to p: no drift, as for f(r) = r on the whole vocabulary and for p = q.
     A head's tail is one entry: the gradient has the same sign at all of its tokens, so nothing cancels.
     """
-    return (mass_NV - p_NV * mass_NV.sum(-1, keepdim=True)).abs().sum(-1) / 2
+    total_N1 = mass_NV.sum(-1, keepdim=True)
+    return torch.addcmul(mass_NV, p_NV, total_N1, value=-1).abs_().sum(-1) / 2  # of one temporary
 
 
 def head_mass_N(logq_NK: Tensor) -> Tensor:

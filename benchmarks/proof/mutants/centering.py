@@ -158,20 +158,20 @@ MUTANTS = [
     Mutant(
         name="drift of the mass, not of its score",
         file=FILE,
-        old="(mass_NV - p_NV * mass_NV.sum(-1, keepdim=True)).abs()",
-        new="(mass_NV - p_NV).abs()",
+        old="torch.addcmul(mass_NV, p_NV, total_N1, value=-1)",
+        new="(mass_NV - p_NV)",
     ),
     Mutant(
         name="drift that cancels over the vocabulary",
         file=FILE,
-        old="keepdim=True)).abs().sum(-1) / 2",
-        new="keepdim=True)).sum(-1).abs() / 2",
+        old="value=-1).abs_().sum(-1) / 2",
+        new="value=-1).sum(-1).abs() / 2",
     ),
     Mutant(
         name="drift without its half",
         file=FILE,
-        old=".abs().sum(-1) / 2",
-        new=".abs().sum(-1)",
+        old=".abs_().sum(-1) / 2",
+        new=".abs_().sum(-1)",
     ),
     Mutant(
         name="drift of the unregularised mass",
