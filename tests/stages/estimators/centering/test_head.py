@@ -163,8 +163,10 @@ def test_a_shorter_head_is_padded_without_effect(regulariser):
         centred_logprobs(trainer.logits_STV(), trainer.tokens_ST, trainer.mask_ST, law, regulariser)
         for law in (short, padded)
     ]
-    for before, after in zip(*(vars(terms).values() for terms in found), strict=True):
-        assert torch.equal(before, after)
+    short_terms, padded_terms = (vars(terms) for terms in found)
+    for name, before in short_terms.items():
+        rounding = 1e-15 if name == "drift_BT" else 0  # more terms are summed in another order
+        torch.testing.assert_close(padded_terms[name], before, rtol=0, atol=rounding)
     assert_blocks(*(trainer.gradient(terms.corrections_BT.sum()) for terms in found), atol=0)
 
 
