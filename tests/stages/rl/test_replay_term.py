@@ -105,3 +105,45 @@ def test_where_narrow_replays_only_prompts_that_show_less_than_their_archive():
     everything = drawn_elites(archive, UniformReplay(elites_per_step=100), [wide], seed=0)
     assert len(everything) == 5
     assert drawn_elites(archive, UniformReplay(coefficient=0.0), [narrow], seed=0) == []
+
+
+def test_likelihood_is_of_the_policy_itself_whatever_the_temperature_that_sampled(table_VV):
+    for choice in (UniformReplay(coefficient=2.0), NarrowReplay(coefficient=2.0)):
+        term, total = run(table_VV, choice, elites(temperature=0.7))
+        logprobs = table_VV.detach().log_softmax(-1)
+        nll = sum(-logprobs[p, own].mean() for p, own in ANSWERS.items()) / len(ANSWERS)
+        assert total == pytest.approx(2.0 * float(nll)) and term.metrics()["replay_nll"] * 2 == pytest.approx(
+            total
+        )
+
+
+def test_every_elite_is_compared_with_its_own_base_and_temperature(table_VV):
+    """Rows of many lengths and bases: a micro-batch must not read those of other rows."""
+    given = [
+        ReplayElite("a", "s1", [4], [5, 6, 8], [-1.0, -2.0, -0.5], 0.7),
+        ReplayElite("a", "s2", [4], [6], [-3.0], 1.0),
+        ReplayElite("b", "s1", [7], [5, 6], [-0.3, -0.9], 1.4),
+        ReplayElite("b", "s2", [7], [8], [-0.1], 2.0),
+    ]
+    _, total = run(table_VV, JensenShannonReplay(coefficient=1.0), given)
+    expected = 0.0
+    for elite in given:
+        pairs = zip([elite.prompt_ids[-1], *elite.completion_ids], elite.completion_ids, strict=False)
+        values = []
+        for (before, token), base in zip(pairs, elite.logprobs, strict=True):
+            logprobs = (table_VV.detach()[before] / elite.temperature).log_softmax(-1)
+            u = math.exp(float(logprobs[token]) - base)
+            values.append(u * math.log(u) - (u + 1) * math.log((u + 1) / 2))
+        expected += sum(values) / len(values) / len(given)
+    assert total == pytest.approx(expected, abs=1e-5)
+
+
+def test_as_many_elites_are_drawn_as_the_recipe_says_and_by_the_steps_seed():
+    archive = Elites(
+        {str(p): [ReplayElite(str(p), f"s{i}", [4], [5], [-1.0], 1.0) for i in range(2)] for p in range(20)}
+    )
+    assert len(drawn_elites(archive, UniformReplay(elites_per_step=2), [], seed=0)) == 2
+    assert len(drawn_elites(archive, UniformReplay(elites_per_step=7), [], seed=0)) == 8  # prompts whole
+    choice = FloorReplay(elites_per_step=6)
+    draws = {tuple(e.prompt_id for e in drawn_elites(archive, choice, [], seed)) for seed in range(4)}
+    assert len(draws) == 4

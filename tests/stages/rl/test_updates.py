@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stages.estimators.params import Gspo, KlPenalty, PpoClip, SequenceMean
+from stages.estimators.params import Gspo, KlPenalty, PolicyGradient, PpoClip, SequenceMean
 from stages.rl import policy
 from stages.rl.policy import open_policy
 
@@ -43,3 +43,16 @@ def test_what_opens_the_policy_reads_the_recipe(world, base, rl_params, tmp_path
         assert updates == params.steps * params.updates_per_batch
         assert (critic.learning_rate if critic else None) == getattr(params.advantage, "learning_rate", None)
         assert (opened.reference is not None) == (params.kl is not None)
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_a_runs_samples_are_as_old_as_the_recipe_says(trained, rl_params, lag):
+    params = rl_params(steps=4, loss=PolicyGradient(), sampler_lag=lag)
+    attempt, _ = trained("lagging", params)
+    assert [row["staleness"] for row in attempt.metrics()] == [min(step, lag) for step in range(4)]
+
+
+def test_a_run_with_a_penalty_has_a_reference(trained, rl_params):
+    attempt, _ = trained("penalised", rl_params(steps=2, kl=KlPenalty(coefficient=0.1)))
+    assert attempt.metrics()[0]["reference_kl"] == pytest.approx(0, abs=1e-6)
+    assert attempt.metrics()[1]["reference_kl"] != pytest.approx(0, abs=1e-6)

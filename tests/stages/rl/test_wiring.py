@@ -15,6 +15,7 @@ from stages.domains.pool import Judgement
 from stages.domains.protocol import Unscorable, Verdict
 from stages.engines.params import Sampling
 from stages.engines.protocol import Forward, Rollout, Scores
+from stages.errors import GuardError
 from stages.estimators.distribution import FromLogits
 from stages.estimators.params import (
     Cispo,
@@ -294,6 +295,8 @@ def test_the_weight_of_a_token(recipe, name, aggregation):
     )
     require_same(gradient(term), expected)
     assert term.metrics()["loss"] == pytest.approx(total, abs=1e-6)
+    later = term_of(params, first_update=False, proximal_VV=PROXIMAL_VV)
+    require_same(gradient(later), expected)  # the ratio of this very forward in every update
 
 
 @pytest.mark.parametrize(
@@ -391,7 +394,6 @@ def test_a_later_update_is_clipped_on_each_side(recipe, kind, low_high, correcti
     expected, _ = by_hand(params, token_loss)
     require_same(gradient(term), expected)
     assert term.metrics()["clip_fraction"] == pytest.approx(sum(outside) / len(outside))
-    assert term.agreement.tokens == 0  # the policy has moved: there is nothing to agree with
     if high < 1 and kind is PpoClip:
         assert sum(outside) > 0
 
@@ -427,8 +429,26 @@ def test_metrics_are_at_the_temperature_and_of_the_versions(recipe):
     gap = sum(abs(float(p[v] - q[v])) for p, q, v in rows) / len(rows)
     assert term.agreement.gap == pytest.approx(gap, abs=1e-6) and term.agreement.tokens == len(rows)
     stale = term_of(recipe(loss=PolicyGradient()), version=3)
-    gradient(stale)
-    assert stale.agreement.tokens == 0 and stale.metrics()["staleness"] == 3.0
+    moved = term_of(recipe(loss=PolicyGradient()), version=0, first_update=False)
+    for other, age in ((stale, 3.0), (moved, 0.0)):  # nothing that the engine would have to agree with
+        gradient(other)
+        assert other.agreement.tokens == 0 and other.metrics()["staleness"] == age
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"scored_version": 1}, "carry log-probs of other weights than drew them"),
+        ({"weight_version": 9, "scored_version": 9}, "newer than the policy's 3"),
+        ({"sampling": Sampling(max_new_tokens=8)}, "score it at the temperature that sampled"),
+    ],
+)
+def test_a_record_that_the_loss_must_not_use_is_refused(recipe, changes, sentence):
+    params = recipe(loss=PolicyGradient())
+    lying = [[replace(s, rollout=replace(s.rollout, **changes)) for s in group] for group in judged()]
+    taken = experience(lying, worth(lying, params), params, pad_id=0)
+    with pytest.raises(GuardError, match=sentence):
+        scored(taken, SimpleNamespace(trainer=TableTrainer(POLICY_VV), reference=None), params, version=3)
 
 
 # the critic
@@ -504,7 +524,8 @@ def one_step(params, trainer, elites=(), step=0):
     for elite in elites:
         by_prompt.setdefault(elite.prompt_id, []).append(elite)
     groups = judged(version=step)
-    return train_step(ctx, policy, Collected(groups, groups, 1), Elites(by_prompt), step)
+    sampled = [*groups, groups[2]]  # one that was not taken
+    return train_step(ctx, policy, Collected(sampled, groups, 1), Elites(by_prompt), step)
 
 
 @pytest.mark.parametrize("updates", [1, 2, 3])
