@@ -128,6 +128,13 @@ REFUSED = {
                 {"kind": "signbalance", "all_correct": "paper"},
                 {"aggregation": {"kind": "sequence_mean"}},
             ),
+            (
+                "sequence",
+                "signbalance over the batch",
+                {"level": "sequence", "regulariser": TRUNCATE},
+                {"kind": "signbalance", "scope": "batch"},
+                {"aggregation": {"kind": "sequence_mean"}},
+            ),
         )
     },
     "a veto on the exact token ratio": (
@@ -210,7 +217,12 @@ ALLOWED = {
     "dapo": {"dynamic_sampling": {}, "overlong": {"cache": 8}, "loss": {"clip_high": 0.28}},
     "dr grpo": {"advantage": {"kind": "dr_grpo"}, "aggregation": {"kind": "fixed_length", "length": 96}},
     "signbalance": {"advantage": {"kind": "signbalance"}, "aggregation": {"kind": "sequence_mean"}},
+    "the paper's signbalance": {
+        "advantage": {"kind": "signbalance", "all_correct": "paper"},
+        "aggregation": {"kind": "sequence_mean"},
+    },
     "centred tis": CENTRED,
+    "centred tis, dr grpo": {**CENTRED, "advantage": {"kind": "dr_grpo"}},
     "centred icepop": {
         **CENTRED,
         "loss": sequence("token", "mask"),
@@ -232,7 +244,15 @@ ALLOWED = {
         "loss": sequence("sequence", "none"),
         "advantage": {"kind": "reinforce_pp"},
     },
-    "truncated sequence ratio, group baseline": {"loss": sequence(), "advantage": {"kind": "rloo"}},
+    **{
+        f"truncated sequence ratio, {kind}": {"loss": sequence(), "advantage": {"kind": kind}}
+        for kind in ("grpo", "dr_grpo", "rloo", "reinforce_pp_baseline")
+    },
+    "truncated sequence ratio, signbalance": {
+        "loss": sequence(),
+        "advantage": {"kind": "signbalance"},
+        "aggregation": {"kind": "sequence_mean"},
+    },
     "stale ppo, corrected exactly": {"loss": {"correction": {"level": "token"}}, "sampler_lag": 2},
     "critic": {"advantage": {"kind": "gae"}, "updates_per_batch": 4},
     "gspo": {"loss": {"kind": "gspo"}, "aggregation": {"kind": "sequence_mean"}},
