@@ -31,24 +31,23 @@ RESULTS = Path(__file__).parent / "results" / "stale_sampler.json"
 RUNTIME = Runtime(micro_batch_rows=256, sample_batch_rows=1024)
 
 COLUMNS = {
-    "KL at distractors": "kl",
-    "right letter": "right",
-    "cut": "cut",
+    "KL": "kl",
+    "after right": "kl_after_right",
+    "after wrong": "kl_after_wrong",
+    "right letters": "right",
     "KL of sampler": "sampler_kl",
-    "ratios touched": "touched",
+    "ratios cut": "touched",
 }
 
 
 def lines(found: Mapping[str, list[Outcome]]) -> list[str]:
-    """Mean and standard deviation over the seeds, and the first column once more for each of them."""
-    header = f"{'':14}" + "".join(f"{title:>19}" for title in COLUMNS) + "   KL by seed"
+    """Mean and standard deviation over the seeds."""
+    header = f"{'':14}" + "".join(f"{title:>17}" for title in COLUMNS)
     return [header] + [
         f"{arm:14}"
         + "".join(
-            f"{spread(getattr(outcome, name) for outcome in outcomes):>19}" for name in COLUMNS.values()
+            f"{spread(getattr(outcome, name) for outcome in outcomes):>17}" for name in COLUMNS.values()
         )
-        + "   "
-        + " ".join(f"{outcome.kl:.2f}" for outcome in outcomes)
         for arm, outcomes in found.items()
     ]
 
@@ -78,9 +77,10 @@ def main() -> int:
     disable_progress_bar()
     found = measure(Store(home), made)
     took = seconds(Store(home), made)
+    print("KL(end || start) at positions that no reward depends on, in nats; by the letter before them")
     print("\n".join(lines(found)))
     seeds = f"seeds {', '.join(map(str, profile.seeds))}" if len(profile.seeds) > 1 else "one seed"
-    print(f"mean ± standard deviation over {seeds}; KL in nats a position; {took:.0f} s of nodes")
+    print(f"mean ± standard deviation over {seeds}; {took:.0f} s of nodes")
     if profile is FULL:
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(report(profile, found, took), indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""An item has one right letter of eight; the digits that follow a letter do not count.
+"""A letter is to be repeated; the digits that follow it in an answer do not count.
 
 Digits follow a right letter in other proportions than a wrong one. So a policy that has learnt to write this
 carries on differently after prefixes of different value, at positions that no reward depends on: an
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stages.domains.protocol import Message, Prompt, Split, Verdict
 
-LETTERS = "abcdefgh"  # the right one of item i is the i-th
+LETTERS = "abcdefgh"
 DIGITS = "01234567"
 DISTRACTORS = 12  # digits of a completion, one token each
 AFTER_RIGHT = (8.0, 4.0, 2.0, 1.0, 1.0, 0.5, 0.3, 0.2)  # weights of the digits
@@ -30,20 +30,20 @@ class Distractors:
         pass
 
     def prompts(self, split: Split) -> list[Prompt]:
-        """The same items in both splits: nothing is held out, nothing generalises."""
+        """The same letters in both splits: nothing is held out, nothing generalises."""
         if split not in (Split.TRAIN, Split.VALIDATION):
             return []
         return [
             Prompt(
-                id=f"{split}/{item}",
+                id=f"{split}/{letter}",
                 domain=self.name,
-                capability="even" if item % 2 == 0 else "odd",
-                text=f"item {item}",
+                capability="vowel" if letter in "aeiou" else "consonant",
+                text=f"copy:{letter}",
                 payload={"letter": letter},
                 split=split,
                 answer_class=f"letter:{len(LETTERS)}",
             )
-            for item, letter in enumerate(LETTERS)
+            for letter in LETTERS
         ]
 
     def messages(self, prompt: Prompt) -> list[Message]:

@@ -20,7 +20,7 @@ from stages.engines.hf import open_engine
 from stages.engines.params import EngineParams, Sampling
 from stages.spec import Runtime
 
-SAMPLES = 64  # prefixes of each item
+SAMPLES = 64  # prefixes of each letter
 SEED = 1
 
 
@@ -31,7 +31,7 @@ class Moved:
     kl: float
     kl_after_right: float
     kl_after_wrong: float
-    right: float  # probability of the right letter, mean over items
+    right: float  # probability of the right letter, mean over prompts
 
 
 class Start:

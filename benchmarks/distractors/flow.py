@@ -34,8 +34,9 @@ PROMPTS = PromptsParams(
 )
 SAMPLING = Sampling(max_new_tokens=DISTRACTORS + 8)  # the letter, the digits, EOS, and some more
 BASE = BaseParams(
-    shape=ModelShape(hidden=64, layers=1, heads=2, intermediate=128, max_positions=64),
-    # new digits in every row; half of the letters are right
+    shape=ModelShape(hidden=64, layers=2, heads=4, intermediate=128, max_positions=64),
+    # new digits in every row; half of the letters are right. Trained until the loss is the mixture's entropy:
+    # a base that does not yet write right and wrong digits moves in every arm
     mixture=Mixture(random_slot_share=1.0, wrong_share=0.5, strategy_skew=1.0, second_reading_share=0.0),
     splits=(Split.TRAIN,),
     steps=200,
@@ -44,15 +45,15 @@ BASE = BaseParams(
 )
 ARCHIVE = ArchiveParams(prompts=None, samples_per_round=16, max_rounds=1, patience=1, sampling=SAMPLING)
 RL = RlParams(
-    steps=32,
+    steps=30,
     prompts_per_step=8,
-    group_size=128,  # with small groups, noise moves the distractors of every arm as far
+    group_size=64,  # with small groups, noise moves the distractors of every arm
     advantage=DrGrpo(),
     aggregation=TokenMean(),
     replay=UniformReplay(coefficient=0.0),
     sampling=SAMPLING,
     # large steps, so that weights of four steps ago are another policy
-    optimizer=OptimizerParams(learning_rate=2e-3, warmup_steps=10, schedule=Schedule.CONSTANT),
+    optimizer=OptimizerParams(learning_rate=1e-3, warmup_steps=10, schedule=Schedule.CONSTANT),
     loss=PolicyGradient(ratio=Ratio(regulariser=Unregularised())),
 )
 

@@ -95,7 +95,7 @@ def test_a_table_shows_the_spread_over_seeds() -> None:
     assert spread([2.0]) == "2.000"
     runs = [Outcome(seed, 0.1 * seed, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0) for seed in (1, 2, 3)]
     header, row = lines({"centered": runs})
-    assert header.split()[:3] == ["KL", "at", "distractors"]
+    assert header.split()[:3] == ["KL", "after", "right"]
     assert row.split()[:4] == ["centered", "0.200", "±", "0.100"]
 
 
@@ -146,8 +146,7 @@ def test_drift_is_the_mean_kl_of_the_positions_behind_the_letter(trained: Traine
         length = int(start.batch.attention_BT[row].sum())
         ids = torch.cat([start.batch.input_BT[row, :1], start.batch.target_BT[row, :length]])
         first = ids.tolist().index(tokenizer.convert_tokens_to_ids("<|assistant|>")) + 1
-        item = tokenizer.decode(ids[1 : first - 1])
-        letter = next(prompt.payload["letter"] for prompt in ITEMS if prompt.text == item)
+        letter = tokenizer.decode(ids[first - 2])  # of the prompt
         with torch.no_grad():
             p_TV, q_TV = (model(ids[None]).logits[0].double().softmax(-1) for model in (after, before))
         right = tokenizer.decode(ids[first]) == letter
