@@ -2,7 +2,7 @@
 
 from benchmarks.proof.mutant import Mutant
 
-TESTS = "tests/stages/rl/test_wiring.py"
+TESTS = "tests/stages/rl/wiring"
 STAGE = "stages/rl/stage.py"
 SAMPLER = "stages/rl/sampler.py"
 COLLECT = "stages/rl/collect.py"

@@ -2,7 +2,7 @@
 
 from benchmarks.proof.mutant import Mutant
 
-TESTS = "tests/stages/rl/test_wiring.py"
+TESTS = "tests/stages/rl/wiring"
 TERM = "stages/rl/policy_term.py"
 EXPERIENCE = "stages/rl/experience.py"
 
