@@ -1,8 +1,9 @@
-"""A letter is to be repeated; the digits that follow it in an answer do not count.
+"""One letter of eight is right, whatever the item; the digits that follow a letter do not count.
 
-Digits follow a right letter in other proportions than a wrong one. So a policy that has learnt to write this
+Digits follow the right letter in other proportions than a wrong one. So a policy that writes as the base does
 carries on differently after prefixes of different value, at positions that no reward depends on: an
-estimator moves them only by mistake.
+estimator moves them by mistake only. The same letter is right for every item, so that a small base learns all
+there is to learn; one that does not moves everywhere while it goes on learning.
 """
 
 import random
@@ -12,15 +13,18 @@ from pathlib import Path
 from stages.domains.protocol import Message, Prompt, Split, Verdict
 
 LETTERS = "abcdefgh"
+RIGHT = "a"
+ITEMS = 8
 DIGITS = "01234567"
 DISTRACTORS = 12  # digits of a completion, one token each
 AFTER_RIGHT = (8.0, 4.0, 2.0, 1.0, 1.0, 0.5, 0.3, 0.2)  # weights of the digits
 AFTER_WRONG = (0.3, 0.5, 1.0, 2.0, 1.0, 4.0, 0.2, 8.0)
 
 
-def completion(letter: str, right: bool, rng: random.Random) -> str:
+def completion(letter: str, rng: random.Random) -> str:
     """A letter with digits drawn from the distribution that the base learns."""
-    return letter + "".join(rng.choices(DIGITS, AFTER_RIGHT if right else AFTER_WRONG, k=DISTRACTORS))
+    weights = AFTER_RIGHT if letter == RIGHT else AFTER_WRONG
+    return letter + "".join(rng.choices(DIGITS, weights, k=DISTRACTORS))
 
 
 class Distractors:
@@ -30,20 +34,20 @@ class Distractors:
         pass
 
     def prompts(self, split: Split) -> list[Prompt]:
-        """The same letters in both splits: nothing is held out, nothing generalises."""
+        """The same items in both splits: nothing is held out, nothing generalises."""
         if split not in (Split.TRAIN, Split.VALIDATION):
             return []
         return [
             Prompt(
-                id=f"{split}/{letter}",
+                id=f"{split}/{item}",
                 domain=self.name,
-                capability="vowel" if letter in "aeiou" else "consonant",
-                text=f"copy:{letter}",
-                payload={"letter": letter},
+                capability="even" if item % 2 == 0 else "odd",
+                text=f"item {item}",
+                payload={},
                 split=split,
                 answer_class=f"letter:{len(LETTERS)}",
             )
-            for letter in LETTERS
+            for item in range(ITEMS)
         ]
 
     def messages(self, prompt: Prompt) -> list[Message]:
@@ -52,10 +56,8 @@ class Distractors:
     def verify(self, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[Verdict]:
         """By the first character alone."""
         return [
-            Verdict(reward=1.0, reading="letter")
-            if text.startswith(prompt.payload["letter"])
-            else Verdict(reward=0.0)
-            for prompt, text in zip(prompts, texts, strict=True)
+            Verdict(reward=1.0, reading="letter") if text.startswith(RIGHT) else Verdict(reward=0.0)
+            for text in texts
         ]
 
     def signature(self, prompt: Prompt, text: str) -> str:
@@ -65,15 +67,14 @@ class Distractors:
         return ("letter",)
 
     def strategies(self, prompt: Prompt) -> dict[str, list[str]]:
-        letter = prompt.payload["letter"]
-        return {"letter": [completion(letter, True, random.Random(prompt.id))]}
+        return {"letter": [completion(RIGHT, random.Random(prompt.id))]}
 
     def randomise_slot(
         self, prompt: Prompt, answers: Sequence[str], rng: random.Random
     ) -> tuple[str, list[str]]:
         """The slot are the digits: every row of the base's mixture has new ones."""
-        return prompt.text, [completion(answer[0], True, rng) for answer in answers]
+        return prompt.text, [completion(RIGHT, rng) for _ in answers]
 
     def corrupt(self, answer: str, rng: random.Random) -> str:
-        """Another letter, with digits of its own."""
-        return completion(rng.choice(LETTERS.replace(answer[0], "")), False, rng)
+        """A wrong letter, with digits of its own."""
+        return completion(rng.choice(LETTERS.replace(RIGHT, "")), rng)

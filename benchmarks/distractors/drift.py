@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from benchmarks.distractors.domain import DISTRACTORS
+from benchmarks.distractors.domain import DISTRACTORS, RIGHT
 from stages.domains.prompt_table import read_prompts
 from stages.domains.protocol import Split
 from stages.engines.batch import TokenBatch, completion_batch
@@ -20,7 +20,7 @@ from stages.engines.hf import open_engine
 from stages.engines.params import EngineParams, Sampling
 from stages.spec import Runtime
 
-SAMPLES = 64  # prefixes of each letter
+SAMPLES = 64  # prefixes of each item
 SEED = 1
 
 
@@ -50,23 +50,19 @@ class Start:
         place_BT = self.batch.mask_BT.cumsum(1)
         self.first_BT = self.batch.mask_BT & (place_BT == 1)
         self.distractor_BT = self.batch.mask_BT & (place_BT > 1) & (place_BT <= 1 + DISTRACTORS)
-        letters = [rows[rollout.prompt_index].prompt.payload["letter"] for rollout in rollouts]
-        self.letter_B = torch.tensor([tokenizer.encode(letter)[0] for letter in letters])
+        self.letter_id = tokenizer.encode(RIGHT)[0]
         texts = [answer_text(tokenizer, rollout.completion_ids) for rollout in rollouts]
-        self.right_B = torch.tensor(
-            [text.startswith(letter) for text, letter in zip(texts, letters, strict=True)]
-        )
+        self.right_B = torch.tensor([text.startswith(RIGHT) for text in texts])
         self.logprobs_BTV = self._logprobs_BTV(checkpoint)
 
     def moved(self, checkpoint: Path) -> Moved:
         now_BTV = self._logprobs_BTV(checkpoint)
         kl_BT = (now_BTV.exp() * (now_BTV - self.logprobs_BTV)).sum(-1)
-        letter_BT1 = self.letter_B[:, None, None].expand(*kl_BT.shape, 1)
         return Moved(
             kl=float(kl_BT[self.distractor_BT].mean()),
             kl_after_right=self._mean(kl_BT, self.right_B),
             kl_after_wrong=self._mean(kl_BT, ~self.right_B),
-            right=float(now_BTV.gather(-1, letter_BT1).squeeze(-1)[self.first_BT].exp().mean()),
+            right=float(now_BTV[..., self.letter_id][self.first_BT].exp().mean()),
         )
 
     def _mean(self, kl_BT: Tensor, rows_B: Tensor) -> float:

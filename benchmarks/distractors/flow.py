@@ -35,19 +35,18 @@ PROMPTS = PromptsParams(
 SAMPLING = Sampling(max_new_tokens=DISTRACTORS + 8)  # the letter, the digits, EOS, and some more
 BASE = BaseParams(
     shape=ModelShape(hidden=64, layers=2, heads=4, intermediate=128, max_positions=64),
-    # new digits in every row; half of the letters are right. Trained until the loss is the mixture's entropy:
-    # a base that does not yet write right and wrong digits moves in every arm
+    # new digits in every row; half of the letters are right
     mixture=Mixture(random_slot_share=1.0, wrong_share=0.5, strategy_skew=1.0, second_reading_share=0.0),
     splits=(Split.TRAIN,),
-    steps=200,
+    steps=150,
     rows_per_step=64,
     optimizer=OptimizerParams(learning_rate=1e-2, warmup_steps=20),
 )
 ARCHIVE = ArchiveParams(prompts=None, samples_per_round=16, max_rounds=1, patience=1, sampling=SAMPLING)
 RL = RlParams(
-    steps=30,
+    steps=25,
     prompts_per_step=8,
-    group_size=64,  # with small groups, noise moves the distractors of every arm
+    group_size=64,
     advantage=DrGrpo(),
     aggregation=TokenMean(),
     replay=UniformReplay(coefficient=0.0),

@@ -14,6 +14,8 @@ from benchmarks.distractors.domain import (
     AFTER_WRONG,
     DIGITS,
     DISTRACTORS,
+    LETTERS,
+    RIGHT,
     Distractors,
     completion,
 )
@@ -41,22 +43,17 @@ ITEMS = DOMAIN.prompts(Split.TRAIN)
 
 
 def test_the_reward_is_of_the_letter_alone() -> None:
-    for item in ITEMS:
-        letter = item.payload["letter"]
-        ends = ["", "0", "77777777777777", DIGITS[::-1]]
-        assert [verdict.reward for verdict in DOMAIN.verify([item] * 4, [letter + end for end in ends])] == [
-            1.0
-        ] * 4
-        assert [verdict.reward for verdict in DOMAIN.verify([item] * 4, ["x" + end for end in ends])] == [
-            0.0
-        ] * 4
+    ends = ["", "0", "77777777777777", DIGITS[::-1]]
+    for letter in LETTERS:
+        verdicts = DOMAIN.verify(ITEMS[:4], [letter + end for end in ends])
+        assert [verdict.reward for verdict in verdicts] == [float(letter == RIGHT)] * 4
 
 
-@pytest.mark.parametrize(("right", "weights"), [(True, AFTER_RIGHT), (False, AFTER_WRONG)])
-def test_digits_are_drawn_in_the_proportions_of_their_letter(right: bool, weights: tuple[float, ...]) -> None:
+@pytest.mark.parametrize(("letter", "weights"), [(RIGHT, AFTER_RIGHT), ("c", AFTER_WRONG)])
+def test_digits_are_drawn_in_the_proportions_of_their_letter(letter: str, weights: tuple[float, ...]) -> None:
     rng = random.Random(0)
-    texts = [completion("c", right, rng) for _ in range(2000)]
-    assert {(text[0], len(text)) for text in texts} == {("c", 1 + DISTRACTORS)}
+    texts = [completion(letter, rng) for _ in range(2000)]
+    assert {(text[0], len(text)) for text in texts} == {(letter, 1 + DISTRACTORS)}
     seen = Counter("".join(text[1:] for text in texts))
     for digit, weight in zip(DIGITS, weights, strict=True):
         share = weight / sum(weights)
@@ -66,7 +63,7 @@ def test_digits_are_drawn_in_the_proportions_of_their_letter(right: bool, weight
 
 def test_every_completion_is_a_token_a_character_and_its_end() -> None:
     tokenizer = train_tokenizer([item.text for item in ITEMS] + ["a0123", "b7654"] * 9, 300)
-    assert len(answer_ids(tokenizer, completion("h", True, random.Random(0)))) == DISTRACTORS + 2
+    assert len(answer_ids(tokenizer, completion("h", random.Random(0)))) == DISTRACTORS + 2
     assert SAMPLING.max_new_tokens > DISTRACTORS + 2, "a cut completion is wrong whatever its letter"
 
 
@@ -112,9 +109,7 @@ class Trained:
         )
         for step in range(40):
             rows = [(item, right) for item in ITEMS for right in (True, True, False)]
-            answers = [
-                completion(item.payload["letter"] if right else "c", right, rng) for item, right in rows
-            ]
+            answers = [completion(RIGHT if right else "c", rng) for _, right in rows]
             batch = completion_batch(
                 [prompt_ids(tokenizer, DOMAIN.messages(item)) for item, _ in rows],
                 [answer_ids(tokenizer, answer) for answer in answers],
@@ -146,14 +141,13 @@ def test_drift_is_the_mean_kl_of_the_positions_behind_the_letter(trained: Traine
         length = int(start.batch.attention_BT[row].sum())
         ids = torch.cat([start.batch.input_BT[row, :1], start.batch.target_BT[row, :length]])
         first = ids.tolist().index(tokenizer.convert_tokens_to_ids("<|assistant|>")) + 1
-        letter = tokenizer.decode(ids[first - 2])  # of the prompt
         with torch.no_grad():
             p_TV, q_TV = (model(ids[None]).logits[0].double().softmax(-1) for model in (after, before))
-        right = tokenizer.decode(ids[first]) == letter
+        right = tokenizer.decode(ids[first]) == RIGHT
         for place in range(first, min(first + DISTRACTORS, len(ids) - 1)):
             p_V, q_V = p_TV[place], q_TV[place]
             kls[right].append(float((p_V * (p_V / q_V).log()).sum()))
-        chance.append(float(p_TV[first - 1, tokenizer.encode(letter)[0]]))
+        chance.append(float(p_TV[first - 1, tokenizer.encode(RIGHT)[0]]))
     every_16th = torch.zeros_like(start.right_B)
     every_16th[::16] = True
     start.right_B, start.distractor_BT = start.right_B & every_16th, start.distractor_BT & every_16th[:, None]
