@@ -1,8 +1,8 @@
 """rollouts/1: one row per sampled completion.
 
 `logprobs` are of the distribution that sampled (after temperature, top-p, top-k); `weight_version` is the
-policy version that sampled each token. `head_ids` and `head_logprobs` are the sampler's `head_size` most likely
-tokens at each position, flat, position by position; empty with `head_size` 0 where they were not recorded.
+policy version that sampled each token. `head_ids` and `head_logprobs` are the sampler's `head_size` most
+likely tokens at each position, flat, position by position; empty with `head_size` 0 where not recorded.
 """
 
 import pyarrow as pa
