@@ -112,12 +112,17 @@ def distillation_gradient(trainer, batch, teacher, estimator):
     return term, torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
 
 
+def same(found, expected):
+    """Up to float32: sums of terms as large as the largest gradient are off by its rounding, in any entry."""
+    return bool((found - expected).abs().max() <= 5e-5 * expected.abs().max())
+
+
 def test_each_estimator_of_the_recipe_reaches_the_loss(world, base, teacher):
     trainer = open_trainer(base, OptimizerParams(), 1, Runtime())
     batch = completion_batch([[2, 40, 3], [2, 41, 42, 3]], [[50, 51, 1], [52]], 0)
     exact, full = distillation_gradient(trainer, batch, teacher, FullVocabularyKl())
     dense, top_k = distillation_gradient(trainer, batch, teacher, TopKKl(k=len(world.tokenizer)))
-    assert torch.allclose(full, top_k, rtol=1e-4, atol=1e-6) and full.abs().max() > 1e-3
+    assert same(full, top_k) and full.abs().max() > 1e-3
     assert dense.reverse_kl == pytest.approx(exact.reverse_kl, abs=1e-5)
     coarse, _ = distillation_gradient(trainer, batch, teacher, TopKKl(k=2))
     assert 0 < coarse.reverse_kl < exact.reverse_kl
@@ -132,14 +137,14 @@ def test_each_estimator_of_the_recipe_reaches_the_loss(world, base, teacher):
     (-(taught.exp() * student).sum(1).mean()).backward(retain_graph=True)
     cross_entropy = torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
     term, own = distillation_gradient(trainer, batch, teacher, ForwardKl())
-    assert torch.allclose(own, cross_entropy, rtol=1e-4, atol=1e-5)
+    assert same(own, cross_entropy)
     assert term.reverse_kl == pytest.approx(-float(d.mean()), abs=1e-5)
     for estimator, advantage in ((SampledKl(), d), (VarianceReducedKl(), d + kl)):
         trainer.model.zero_grad(set_to_none=True)
         (-advantage * student.gather(1, target)).mean().backward(retain_graph=True)
         expected = torch.cat([p.grad.flatten() for p in trainer.model.parameters()])
         term, own = distillation_gradient(trainer, batch, teacher, estimator)
-        assert torch.allclose(own, expected, rtol=1e-4, atol=1e-5)
+        assert same(own, expected)
         assert term.reverse_kl == pytest.approx(-float(d.mean()), abs=1e-5)
 
 
